@@ -1,0 +1,77 @@
+package timingwheel
+
+import (
+	"math"
+	"time"
+)
+
+// Time inside the package is one of three things, kept apart by name:
+//
+//   - an instant in nanoseconds since the wheel was made, on the monotonic
+//     clock (now, deadline); durations live here;
+//   - a tick, an instant divided by the wheel's tick (expiration, wheel.now);
+//     deadlines round up to it and the clock rounds down, so that a timer whose
+//     tick has come is never early;
+//   - a wall time, a time.Time without monotonic reading, for AtFunc and
+//     ScheduleFunc alone.
+
+// never is the deadline that does not come: the largest a state word can hold,
+// 146 years after the wheel was made. Later deadlines saturate to it, and the
+// driver is never told of it. Firing at the largest number that fits would be
+// early for math.MaxInt64, which is 292 years.
+const never int64 = 1<<62 - 1
+
+// wallRecheck is how long a timer that follows the wall clock waits at most
+// before the wall clock is read again: a step or a suspend of the machine is
+// noticed within this time.
+const wallRecheck = time.Minute
+
+// now returns the monotonic instant: the one clock reading of a call.
+func (tw *TimingWheel) now() int64 { return int64(time.Since(tw.start)) }
+
+// deadlineAfter returns now+d, saturated at both ends.
+func deadlineAfter(now int64, d time.Duration) int64 {
+	now = min(now, never-1) // a wheel older than that still fires what is due at once
+	if d <= 0 {
+		return now
+	}
+	if int64(d) >= never-now {
+		return never
+	}
+	return now + int64(d)
+}
+
+// deadlineAt returns the instant of t. With a monotonic reading that is exact
+// and costs nothing; without one it is as far from now as time.Until says once.
+func (tw *TimingWheel) deadlineAt(t time.Time, now int64) int64 {
+	if isWallOnly(t) {
+		return deadlineAfter(now, time.Until(t))
+	}
+	return min(max(int64(t.Sub(tw.start)), 0), never)
+}
+
+// instant is the inverse of deadlineAt.
+func (tw *TimingWheel) instant(deadline int64) time.Time {
+	return tw.start.Add(time.Duration(deadline))
+}
+
+// tickOf returns the first tick at or after the deadline.
+func (tw *TimingWheel) tickOf(deadline int64) int64 {
+	e := deadline / tw.tick
+	if deadline%tw.tick != 0 {
+		e++
+	}
+	return e
+}
+
+// untilTick returns how long after now the tick e begins.
+func (tw *TimingWheel) untilTick(e, now int64) time.Duration {
+	if e > math.MaxInt64/tw.tick {
+		return math.MaxInt64
+	}
+	return time.Duration(e*tw.tick - now)
+}
+
+// isWallOnly reports that t carries no monotonic reading. Round(0) is the
+// documented way to strip one.
+func isWallOnly(t time.Time) bool { return t == t.Round(0) }

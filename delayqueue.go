@@ -1,0 +1,68 @@
+package timingwheel
+
+import "container/heap"
+
+// delayQueue is the heap of the buckets that want attention, by expiration:
+// what the driver sleeps on. It is guarded by TimingWheel.mu.
+//
+// A bucket enters when it gets its first timer and leaves only at the top.
+// When Stop or Reset takes a bucket's last timer away, the bucket stays: taking
+// it out of the middle would cost a sift on the hot path of Stop, only to be
+// put back by the next timer of that slot. What remains is bounded by the
+// number of slots, is refilled without touching the heap, and is dropped when
+// it comes to the top, so an emptied bucket can ring the alarm once at most.
+//
+// The heap is container/heap's: it is entered once per bucket, not once per
+// timer, so the cost of its interface calls does not show.
+type delayQueue struct {
+	buckets bucketHeap
+}
+
+// add enters b, which must not be queued, with its expiration.
+func (q *delayQueue) add(b *bucket, expiration int64) {
+	b.expiration = expiration
+	b.queued = true
+	heap.Push(&q.buckets, b)
+}
+
+// head returns the bucket with the least expiration, empty or not; nil if
+// nothing is queued.
+func (q *delayQueue) head() *bucket {
+	if len(q.buckets) == 0 {
+		return nil
+	}
+	return q.buckets[0]
+}
+
+// removeHead drops the head, which must be empty of timers.
+func (q *delayQueue) removeHead() {
+	heap.Pop(&q.buckets).(*bucket).queued = false
+}
+
+// nextBusy drops emptied buckets from the top and returns the first that
+// still holds a timer; nil if none does.
+func (q *delayQueue) nextBusy() *bucket {
+	for b := q.head(); b != nil; b = q.head() {
+		if !b.empty() {
+			return b
+		}
+		q.removeHead()
+	}
+	return nil
+}
+
+type bucketHeap []*bucket
+
+func (h bucketHeap) Len() int           { return len(h) }
+func (h bucketHeap) Less(i, j int) bool { return h[i].expiration < h[j].expiration }
+func (h bucketHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *bucketHeap) Push(b any)        { *h = append(*h, b.(*bucket)) }
+
+func (h *bucketHeap) Pop() any {
+	old := *h
+	last := len(old) - 1
+	b := old[last]
+	old[last] = nil
+	*h = old[:last]
+	return b
+}

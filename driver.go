@@ -1,0 +1,253 @@
+package timingwheel
+
+import (
+	"math"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+)
+
+// The driver is whoever runs drive: the goroutine that the alarm, one
+// time.AfterFunc for the whole wheel, starts when the first bucket is due. It
+// flushes what is due, sets the alarm for the next bucket and ends; between two
+// alarms the wheel has no goroutine.
+//
+// # No wake-up is lost
+//
+// A caller that files a timer and a driver that leaves might each take the other
+// for the one who will see to it. They cannot, because both act under mu:
+//
+//   - the driver sets the alarm for the earliest bucket and clears driving in
+//     one hold of the lock, so whatever was filed before that is covered;
+//   - a caller that files a timer looks at driving and armed in the hold in which
+//     it filed. If a driver is at work it will look again before it leaves;
+//     otherwise the caller moves the alarm if its bucket is earlier.
+//
+// So while no driver is at work, armed is at most the expiration of every
+// queued bucket that holds a timer, and the clock's tick if due holds one. An
+// alarm may ring for nothing, when its bucket was emptied or when it was moved
+// while its goroutine was starting. Such a driver finds nothing due, or a driver
+// at work, and leaves.
+
+const (
+	// unset, as an alarm's tick, is later than any bucket's.
+	unset int64 = math.MaxInt64
+
+	// holdLimit is how many timers are handled in one hold of the lock. Starting
+	// 64 goroutines takes some 20 us, which a caller then waits at most; the
+	// lock's own cost is shared by enough timers to vanish.
+	holdLimit = 64
+)
+
+// wakeAtLocked makes sure that a driver looks at the wheel when tick e has come:
+// the one at work, or one that the alarm starts. now is a recent instant.
+func (tw *TimingWheel) wakeAtLocked(e, now int64) {
+	if tw.started && !tw.driving && e < tw.armed {
+		tw.setAlarmLocked(e, now)
+	}
+}
+
+func (tw *TimingWheel) setAlarmLocked(e, now int64) {
+	tw.armed = e
+	d := tw.untilTick(e, now)
+	switch {
+	case tw.alarm == nil:
+		tw.alarm = time.AfterFunc(d, tw.drive)
+		tw.ringing++
+	case !tw.alarm.Reset(d):
+		tw.ringing++ // otherwise the ring that was to come has been moved
+	}
+}
+
+// drive is what the alarm calls.
+func (tw *TimingWheel) drive() {
+	tw.lockAnew()
+	tw.ringing--
+	tw.stats.Wakeups++
+	if tw.driving {
+		tw.mu.Unlock()
+		return
+	}
+	tw.driving = true
+	tw.armed = unset
+	defer tw.leave() // deferred, as user code may end the goroutine
+	tw.turn()
+}
+
+// leave ends a driver and releases the lock.
+func (tw *TimingWheel) leave() {
+	again := tw.calling
+	if again {
+		// A callback called runtime.Goexit, or panicked with nobody to recover;
+		// the lock is not held. Another goroutine carries on with the rest.
+		tw.endCall()
+	}
+	tw.driving = false
+	if again && !tw.stopped.Load() {
+		tw.wakeAtLocked(tw.wheel.now, tw.now())
+	}
+	tw.announceQuietLocked()
+	tw.mu.Unlock()
+}
+
+// turn flushes everything that is due and sets the alarm for what comes next.
+// It is entered and left with the lock held, which is released in between:
+// every holdLimit timers, and around user code.
+//
+// It works in rounds. Timers that come due while a round is under way, such as
+// one that an inline callback resets to zero, wait in due for the next round, so
+// none can keep the others from their turn.
+func (tw *TimingWheel) turn() {
+	for !tw.stopped.Load() {
+		tw.batch.takeAll(&tw.due)
+		tw.flush(&tw.batch)
+
+		tick := tw.now() / tw.tick
+		b := tw.queue.nextBusy()
+		for ; b != nil && b.expiration <= tick && !tw.stopped.Load(); b = tw.queue.nextBusy() {
+			// The clock stands on b's expiration until b is empty, so nothing
+			// can be filed into b, and b stays the head (see wheel).
+			tw.wheel.advance(b.expiration)
+			tw.flush(b)
+		}
+		if !tw.due.empty() || tw.stopped.Load() {
+			continue
+		}
+		if b == nil {
+			return
+		}
+		if now := tw.now(); b.expiration > now/tw.tick {
+			tw.setAlarmLocked(b.expiration, now)
+			return
+		}
+	}
+}
+
+// flush empties a bucket: timers that are due at the clock's tick fire, others
+// are reinserted, which is where an extended timer goes to its new place. None
+// can come back into b.
+func (tw *TimingWheel) flush(b *bucket) {
+	for t := b.front(); t != nil && !tw.stopped.Load(); t = b.front() {
+		if tw.held == holdLimit {
+			tw.mu.Unlock()
+			tw.lockAnew()
+			continue // t may be gone
+		}
+		tw.held++
+		tw.stats.LongestHold = max(tw.stats.LongestHold, tw.held)
+		word := t.word.Load()
+		switch deadline := deadlineOf(word); {
+		case deadline > tw.wheel.now*tw.tick:
+			t.unlink()
+			tw.stats.Reinserted++
+			tw.placeLocked(t, deadline)
+		case t.kind == plain:
+			tw.fireLocked(t)
+		default:
+			tw.runLocked(t.schedule(), word)
+		}
+	}
+}
+
+// fireLocked claims a plain timer and hands its callback to the executor.
+func (tw *TimingWheel) fireLocked(t *Timer) {
+	t.unlink()
+	f := t.f // read before the word says idle: from then on Init may change it
+	t.word.Store(makeWord(idle, 0))
+	tw.stats.Fired++
+	tw.handOverLocked(f)
+}
+
+// handOverLocked hands f to the executor, on the driver but for goroutines. It
+// releases the lock while user code runs.
+func (tw *TimingWheel) handOverLocked(f func()) {
+	if tw.executor == goroutine {
+		tw.inflight.Add(1)
+		go tw.call(f)
+		return
+	}
+	tw.beginCall()
+	if tw.executor == inline {
+		tw.invoke(f)
+	} else {
+		tw.inflight.Add(1)
+		tw.execute(&handover{tw: tw, f: f})
+	}
+	tw.endCall()
+}
+
+// beginCall and endCall enclose user code on the driver. If it never comes back
+// (runtime.Goexit), calling stays true and leave knows that the lock is free.
+func (tw *TimingWheel) beginCall() {
+	tw.calling = true
+	tw.mu.Unlock()
+}
+
+func (tw *TimingWheel) endCall() {
+	tw.lockAnew()
+	tw.calling = false
+}
+
+// lockAnew begins a new hold of the lock.
+func (tw *TimingWheel) lockAnew() {
+	tw.mu.Lock()
+	tw.held = 0
+}
+
+// handover is a callback on its way through a custom executor.
+type handover struct {
+	tw   *TimingWheel
+	f    func()
+	done atomic.Bool // counted as returned, once even if the executor calls twice
+}
+
+func (h *handover) call() {
+	defer func() {
+		if !h.done.Swap(true) {
+			h.tw.returned()
+		}
+	}()
+	h.tw.invoke(h.f)
+}
+
+// execute gives h to the custom executor.
+func (tw *TimingWheel) execute(h *handover) {
+	if tw.onPanic != nil {
+		defer tw.recovered()
+	}
+	tw.run(h.call)
+}
+
+// call runs f on a goroutine of its own.
+func (tw *TimingWheel) call(f func()) {
+	defer tw.returned()
+	tw.invoke(f)
+}
+
+// invoke calls f, and the panic handler if f panics.
+func (tw *TimingWheel) invoke(f func()) {
+	if tw.onPanic != nil {
+		defer tw.recovered()
+	}
+	f()
+}
+
+// recovered is deferred around user code if there is a panic handler.
+func (tw *TimingWheel) recovered() {
+	if r := recover(); r != nil {
+		tw.onPanic(r, debug.Stack())
+	}
+}
+
+// returned counts a handed-over callback as done.
+//
+// The last one of a stopped wheel has to tell Shutdown. It cannot slip by: it
+// counts down and then looks at stopped, while Shutdown sets stopped and then
+// looks at the count, so at least one of them sees the other.
+func (tw *TimingWheel) returned() {
+	if tw.inflight.Add(-1) == 0 && tw.stopped.Load() {
+		tw.mu.Lock()
+		tw.announceQuietLocked()
+		tw.mu.Unlock()
+	}
+}

@@ -1,0 +1,90 @@
+package timingwheel
+
+import (
+	"strconv"
+	"time"
+)
+
+const (
+	defaultTick = time.Millisecond
+
+	// defaultWheelSize keeps most timeouts of servers on the two lowest wheels
+	// (a millisecond to a minute) at 16 KiB a wheel. docs/design.md has the
+	// measurements it was chosen by.
+	defaultWheelSize = 256
+
+	// maxWheelSize bounds the memory a slip of the pen can ask for: a wheel of
+	// so many slots takes 64 MiB.
+	maxWheelSize = 1 << 20
+)
+
+// An Option sets up a TimingWheel made by New. The With functions panic with a
+// message that begins with "timingwheel: " when their argument makes no sense.
+type Option func(*TimingWheel)
+
+// WithTick sets the duration of one slot of the lowest wheel, by default a
+// millisecond. Deadlines round up to it, so it is the most that rounding adds
+// to a timer's lateness, and the driver wakes at most once per tick.
+func WithTick(d time.Duration) Option {
+	if d <= 0 {
+		panic("timingwheel: non-positive tick " + d.String())
+	}
+	return func(tw *TimingWheel) { tw.tick = int64(d) }
+}
+
+// WithWheelSize sets the number of slots per wheel, by default 256. A timer is
+// reinserted once per level, so larger wheels reinsert less and take more
+// memory: 64 bytes a slot of every level in use.
+func WithWheelSize(n int) Option {
+	if n < 2 || n > maxWheelSize {
+		panic("timingwheel: wheel size " + strconv.Itoa(n) + " is not between 2 and " + strconv.Itoa(maxWheelSize))
+	}
+	return func(tw *TimingWheel) { tw.wheelSize = n }
+}
+
+// WithExecutor hands callbacks to run instead of starting a goroutine for each:
+// a worker pool, an event loop, an errgroup. Only the driver calls run, one
+// callback at a time and never on the stack of AfterFunc or Reset, so a run
+// that blocks holds up every timer of the wheel, and one that panics is treated
+// like a callback that panics. run should call its argument once. If it drops
+// it, the timer has fired all the same and its callback never happens; Shutdown
+// cannot know that and waits until its context ends.
+func WithExecutor(run func(f func())) Option {
+	if run == nil {
+		panic("timingwheel: nil executor")
+	}
+	return func(tw *TimingWheel) { tw.setExecutor(custom); tw.run = run }
+}
+
+// WithInline runs callbacks on the driver itself, one after the other. It is
+// the cheapest executor and keeps callbacks in the order of their ticks, but a
+// callback that blocks holds up every timer of the wheel.
+func WithInline() Option {
+	return func(tw *TimingWheel) { tw.setExecutor(inline) }
+}
+
+// WithPanicHandler has h called with what recover returned and the stack of
+// the panic when a callback or a Scheduler panics, on the goroutine that
+// panicked. Without it such a panic crashes the program, as with time.AfterFunc.
+func WithPanicHandler(h func(recovered any, stack []byte)) Option {
+	if h == nil {
+		panic("timingwheel: nil panic handler")
+	}
+	return func(tw *TimingWheel) { tw.onPanic = h }
+}
+
+// executor says where callbacks run.
+type executor uint8
+
+const (
+	goroutine executor = iota // a goroutine each
+	inline                    // the driver's
+	custom                    // wherever TimingWheel.run takes them
+)
+
+func (tw *TimingWheel) setExecutor(e executor) {
+	if tw.executor != goroutine {
+		panic("timingwheel: more than one executor")
+	}
+	tw.executor = e
+}

@@ -1,0 +1,337 @@
+package timingwheel
+
+import (
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// This file holds the timers that are more than one arming: recurring
+// schedules, and those that follow the wall clock. Both are a Timer with
+// something around it, and the driver asks them what to do when the Timer is
+// due. Such a Timer stays linked and pending while the driver is in the
+// Scheduler's Next without the lock, so Stop, Reset and the wheel's Stop need to
+// know nothing of it; afterwards the driver compares the state word and goes on
+// only if it is unchanged.
+
+// A Scheduler says when a schedule runs next. Every Schedule of robfig/cron is
+// one. Next is given the wall time of the run before, first that of the call of
+// ScheduleFunc, in the time's own location and without monotonic reading, and
+// returns the time of the next run. The schedule ends if that is the zero time
+// or not after the time given. Next must not block: later calls are made by the
+// driver.
+type Scheduler interface {
+	Next(time.Time) time.Time
+}
+
+// Every returns a Scheduler with a run every d, on the monotonic clock: a
+// stepped wall clock does not move it. It panics if d is not positive. A d
+// below the tick runs once a tick.
+func Every(d time.Duration) Scheduler {
+	if d <= 0 {
+		panic("timingwheel: non-positive interval " + d.String())
+	}
+	return every(d)
+}
+
+type every time.Duration
+
+// Next makes every a Scheduler for those who wrap it in their own. ScheduleFunc
+// recognises the type and counts on the monotonic clock instead.
+func (d every) Next(t time.Time) time.Time { return t.Add(time.Duration(d)) }
+
+// A ScheduleOption sets what ScheduleFunc does when runs overlap or were missed.
+type ScheduleOption func(*schedule)
+
+// SkipWhileRunning leaves out a run that would begin while another run of the
+// same schedule is in progress. By default runs may overlap.
+func SkipWhileRunning() ScheduleOption {
+	return func(s *schedule) { s.overlap = skipOverlap }
+}
+
+// QueueWhileRunning has runs that would begin while another is in progress wait
+// for it, so that each takes place and no two overlap. One that waits does so on
+// the goroutine of the one before it, and takes no memory.
+func QueueWhileRunning() ScheduleOption {
+	return func(s *schedule) { s.overlap = queueOverlap }
+}
+
+// SkipMissed leaves out runs that come more than grace late, as after a suspend
+// of the machine. By default all runs that were missed become one, at once.
+// grace has to allow for the tick and for the platform's wake-up; it panics if
+// negative.
+func SkipMissed(grace time.Duration) ScheduleOption {
+	if grace < 0 {
+		panic("timingwheel: negative grace " + grace.String())
+	}
+	return func(s *schedule) { s.missed, s.grace = skipMissed, grace }
+}
+
+// RunMissed makes up for every run that was missed, one after the other.
+func RunMissed() ScheduleOption {
+	return func(s *schedule) { s.missed = runMissed }
+}
+
+type overlapPolicy uint8
+
+const (
+	allowOverlap overlapPolicy = iota
+	skipOverlap
+	queueOverlap
+)
+
+type missedPolicy uint8
+
+const (
+	joinMissed missedPolicy = iota
+	runMissed
+	skipMissed
+)
+
+// schedule is a Timer that the driver does not simply fire. It lives as long as
+// somebody holds its Timer or it is pending.
+type schedule struct {
+	timer Timer // the first field: see Timer.schedule
+
+	f       func() // the caller's
+	overlap overlapPolicy
+	missed  missedPolicy
+	grace   time.Duration
+	busy    atomic.Int64 // runs in progress or queued, unless they may overlap
+
+	// scheduler is the driver's alone once the timer is armed. It is taken out
+	// while its Next runs, so that one that panics or exits is not asked again.
+	scheduler Scheduler
+
+	// at is the wall time of the pending run while the state is onWall. Written
+	// by the driver under mu.
+	at time.Time
+}
+
+// schedule returns what a Timer that is not plain is part of. Such a Timer is
+// always the first field of a schedule, so its address is the schedule's. A
+// pointer back would cost every timer eight bytes.
+func (t *Timer) schedule() *schedule { return (*schedule)(unsafe.Pointer(t)) }
+
+// ScheduleFunc calls f at the times s says, each run handed to the executor as
+// AfterFunc does it, until Stop, the wheel's Stop, or the end of s. The next run
+// is fixed before a run is handed over. Unless options say otherwise, runs may
+// overlap, and runs that were missed become one.
+//
+// A Scheduler follows the wall clock as AtFunc does, but for Every's. The Timer
+// is never nil; if s has no run at all it is inert. While the schedule lives,
+// Reset moves its next run; the one after it is what s says from there.
+//
+// Cost: that of AfterFunc, and a call of s.Next on the caller.
+func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOption) *Timer {
+	tw.check("ScheduleFunc")
+	switch {
+	case s == nil:
+		panic("timingwheel: ScheduleFunc with a nil Scheduler")
+	case f == nil:
+		panic("timingwheel: ScheduleFunc with a nil callback")
+	}
+	r := &schedule{scheduler: s, f: f}
+	for _, opt := range opts {
+		if opt == nil {
+			panic("timingwheel: nil ScheduleOption")
+		}
+		opt(r)
+	}
+	r.timer.init(tw, r.run, recurring)
+	now := tw.now()
+	if d, ok := s.(every); ok {
+		tw.arm(&r.timer, pending, deadlineAfter(now, time.Duration(d)), now)
+		return &r.timer
+	}
+	from := tw.wall().Round(0)
+	if at, ok := nextAfter(s, from); ok {
+		r.at = at
+		tw.arm(&r.timer, onWall, wallDeadline(at, from, now), now)
+	} else {
+		r.timer.word.Store(makeWord(ended, 0))
+	}
+	return &r.timer
+}
+
+// atWall is AtFunc for a time without monotonic reading.
+func (tw *TimingWheel) atWall(at time.Time, f func()) *Timer {
+	s := &schedule{f: f, at: at}
+	s.timer.init(tw, f, oneShot)
+	now := tw.now()
+	tw.arm(&s.timer, onWall, wallDeadline(at, tw.wall(), now), now)
+	return &s.timer
+}
+
+// nextAfter asks s for the run after the wall time from; ok is false if there is
+// none.
+func nextAfter(s Scheduler, from time.Time) (at time.Time, ok bool) {
+	at = s.Next(from)
+	return at.Round(0), !at.IsZero() && at.After(from)
+}
+
+// wallDeadline returns the instant at which to look at the wall clock again on
+// the way to at.
+func wallDeadline(at, wall time.Time, now int64) int64 {
+	return deadlineAfter(now, min(at.Sub(wall), wallRecheck))
+}
+
+// plan is what becomes of a schedule whose timer is due.
+type plan struct {
+	run      bool      // the run that is due takes place
+	state    state     // pending or onWall, or idle if no other run follows
+	deadline int64     // of the next run
+	at       time.Time // the same on the wall clock, if onWall
+}
+
+// runLocked handles the timer of s, which is due: it fixes the next run and
+// hands over the present one. word is the timer's, read in this hold of the
+// lock.
+func (tw *TimingWheel) runLocked(s *schedule, word uint64) {
+	t := &s.timer
+	if stateOf(word) == onWall {
+		if wall := tw.wall(); s.at.After(wall) {
+			t.unlink()
+			deadline := wallDeadline(s.at, wall, tw.now())
+			t.word.Store(makeWord(onWall, deadline))
+			tw.placeLocked(t, deadline)
+			return
+		}
+	}
+	p := plan{run: true}
+	if s.scheduler != nil {
+		tw.beginCall()
+		p = s.next(word)
+		tw.endCall()
+		if t.word.Load() != word || tw.stopped.Load() {
+			return // stopped, reset or dropped meanwhile: that was its outcome
+		}
+	}
+	t.unlink()
+	t.word.Store(makeWord(p.state, p.deadline))
+	if p.run {
+		tw.stats.Fired++
+	}
+	switch {
+	case p.state == idle && !p.run:
+		tw.stats.Dropped++
+	case p.state != idle:
+		if p.run {
+			tw.stats.Started++
+		}
+		s.at = p.at
+		tw.placeLocked(t, p.deadline)
+	}
+	if p.run {
+		tw.handOverLocked(t.f)
+	}
+}
+
+// next asks the Scheduler what follows the run that is due. It runs on the
+// driver without the lock. If Next panics and that is handled, or if it ends the
+// goroutine, the run that is due becomes the last.
+func (s *schedule) next(word uint64) (p plan) {
+	tw := s.timer.tw
+	if tw.onPanic != nil {
+		defer tw.recovered()
+	}
+	scheduler := s.scheduler
+	s.scheduler = nil
+	p.run = true
+	if d, ok := scheduler.(every); ok {
+		p = s.nextEvery(deadlineOf(word), int64(d), tw.now())
+	} else {
+		at := s.at
+		wall := tw.wall().Round(0).In(at.Location())
+		if stateOf(word) != onWall {
+			at = wall // Reset moved this run here
+		}
+		p = s.nextWall(scheduler, at, wall)
+	}
+	s.scheduler = scheduler
+	return p
+}
+
+// nextEvery plans the run after the one that was due at deadline, d later.
+func (s *schedule) nextEvery(deadline, d, now int64) plan {
+	next := deadlineAfter(deadline, time.Duration(d))
+	switch {
+	case s.missed == joinMissed && next <= now:
+		next = deadlineAfter(next, time.Duration((now-next)/d*d+d))
+	case s.missed == skipMissed && now-deadline > int64(s.grace):
+		// The first of the rhythm that is not too late, though it may be due.
+		late := now - int64(s.grace) - deadline
+		next = deadlineAfter(deadline, time.Duration((late+d-1)/d*d))
+		return plan{run: false, state: pending, deadline: next}
+	}
+	return plan{run: true, state: pending, deadline: next}
+}
+
+// nextWall plans the run after the one that was due at the wall time at.
+func (s *schedule) nextWall(scheduler Scheduler, at, wall time.Time) plan {
+	p := plan{run: true, state: onWall}
+	from := at
+	if s.missed == skipMissed && wall.Sub(at) > s.grace {
+		p.run = false
+		from = wall.Add(-s.grace)
+	}
+	next, ok := nextAfter(scheduler, from)
+	if ok && s.missed == joinMissed && !next.After(wall) {
+		next, ok = nextAfter(scheduler, wall)
+	}
+	if !ok {
+		p.state = idle
+		return p
+	}
+	p.at = next
+	p.deadline = wallDeadline(next, wall, s.timer.tw.now())
+	return p
+}
+
+// run is one run of a recurring schedule, on its executor. It begins if it finds
+// the schedule alive, which one load of the state word decides: a Stop that
+// comes first keeps it from beginning, one that comes later does not wait for
+// it. A schedule that has run out, or whose wheel was stopped, is not ended in
+// this sense: what was handed over may still begin.
+func (s *schedule) run() {
+	switch s.overlap {
+	case allowOverlap:
+		s.begin()
+	case skipOverlap:
+		if s.busy.CompareAndSwap(0, 1) {
+			defer s.busy.Store(0)
+			s.begin()
+		}
+	case queueOverlap:
+		if s.busy.Add(1) == 1 {
+			s.runQueue()
+		}
+	}
+}
+
+// runQueue runs until no run is waiting. Whoever makes busy 1 works for all that
+// come while it does.
+func (s *schedule) runQueue() {
+	tw := s.timer.tw
+	done := false
+	defer func() {
+		// f called runtime.Goexit: the runs that wait must not suffer. They get
+		// a goroutine of ours, as this one can only end and the executor is the
+		// driver's to call. (They do not run here, in case f panicked: nothing
+		// shall hold up the crash.)
+		if !done && s.busy.Add(-1) > 0 {
+			tw.inflight.Add(1)
+			go tw.call(s.runQueue)
+		}
+	}()
+	for !done {
+		tw.invoke(s.begin)
+		done = s.busy.Add(-1) == 0
+	}
+}
+
+func (s *schedule) begin() {
+	if stateOf(s.timer.word.Load()) != ended {
+		s.f()
+	}
+}

@@ -1,0 +1,169 @@
+package timingwheel
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Timer is one call that is to happen later, made by AfterFunc, AtFunc or
+// ScheduleFunc, or initialised by Init inside a struct of the caller's own. It
+// must not be copied after first use; its methods may be called from any
+// goroutine, from its own callback too. The methods of a Timer that was never
+// initialised panic.
+//
+// A Timer is its own list element: 48 bytes on 64-bit machines, and arming it
+// allocates nothing.
+//
+// # States
+//
+// The state word holds the state and the deadline together, so that whoever
+// reads it once sees one arming and not halves of two:
+//
+//	from      to        who                          meaning
+//	idle      pending   AfterFunc, AtFunc, Reset     armed
+//	pending   pending   Reset, ResetAt               extended or moved; returns true
+//	pending   pending   driver                       next run of a schedule; next look
+//	                                                 at the wall clock
+//	pending   idle      driver                       fired, handed to the executor
+//	pending   idle      Stop                         stopped; returns true
+//	pending   ended     Stop, of a schedule          stopped; runs that have not begun
+//	                                                 do not
+//	pending   idle      TimingWheel.Stop, Drain      dropped or handed back
+//
+// Every transition is made under TimingWheel.mu. Loads need no lock. Pending
+// comes in two kinds, onWall saying that the deadline is the next look at the
+// wall clock and not the time the caller asked for. Exactly the pending timers
+// are linked in a bucket, and moving from bucket to bucket is no transition:
+// Stop and Reset never find a timer between two wheels.
+type Timer struct {
+	next, prev *Timer       // list of the bucket; guarded by tw.mu
+	tw         *TimingWheel // fixed from Init on
+	f          func()       // fixed from Init on, read by whoever claims the timer
+	word       atomic.Uint64
+	kind       kind // fixed from Init on
+}
+
+// kind tells the driver what a Timer is part of.
+type kind uint8
+
+const (
+	plain     kind = iota // a Timer by itself
+	oneShot               // part of a schedule that follows the wall clock to its only run
+	recurring             // part of a schedule with a Scheduler
+)
+
+type state uint64
+
+const (
+	idle    state = iota // not armed: new, fired, stopped, dropped or run out
+	pending              // linked in a bucket, due at the deadline
+	onWall               // the same, due when the wall clock says so
+	ended                // a schedule that was stopped: for good
+)
+
+const stateBits = 2
+
+// makeWord packs a state and a deadline between 0 and never.
+func makeWord(s state, deadline int64) uint64 { return uint64(deadline)<<stateBits | uint64(s) }
+
+func stateOf(word uint64) state    { return state(word & (1<<stateBits - 1)) }
+func deadlineOf(word uint64) int64 { return int64(word >> stateBits) }
+
+// isPending reports that a timer with this word is linked in a bucket.
+func isPending(word uint64) bool {
+	s := stateOf(word)
+	return s == pending || s == onWall
+}
+
+// Init prepares t, typically a field of the caller's own struct, to call f. It
+// arms nothing; Reset and ResetAt do, again and again, without allocating. Init
+// of a pending Timer panics. Unlike the other calls it must not run while any
+// other goroutine uses t.
+func (tw *TimingWheel) Init(t *Timer, f func()) {
+	tw.check("Init")
+	switch {
+	case t == nil:
+		panic("timingwheel: Init of a nil Timer")
+	case f == nil:
+		panic("timingwheel: Init with a nil callback")
+	case isPending(t.word.Load()):
+		panic("timingwheel: Init of a pending Timer")
+	}
+	t.init(tw, f, plain)
+	t.word.Store(makeWord(idle, 0))
+}
+
+func (t *Timer) init(tw *TimingWheel, f func(), k kind) {
+	t.tw, t.f, t.kind = tw, f, k
+}
+
+// wheel returns the wheel of an initialised Timer; what names the caller.
+func (t *Timer) wheel(what string) *TimingWheel {
+	if t.tw == nil {
+		panic("timingwheel: " + what + " of a Timer that was never initialised")
+	}
+	return t.tw
+}
+
+// Stop prevents the Timer from firing. It returns true if it does: f will not
+// be called for this arming. It returns false if f has been handed to the
+// executor already, if the Timer was not pending, or if the wheel has been
+// stopped. Stop does not wait for f to return.
+//
+// Of a schedule, Stop ends it for good and returns true if it was alive, also
+// while a run is in progress; a run that was handed over but has not begun does
+// not begin.
+//
+// Cost: one mutex, constant time, no allocation.
+func (t *Timer) Stop() bool {
+	tw := t.wheel("Stop")
+	if !isPending(t.word.Load()) {
+		return false
+	}
+	tw.mu.Lock()
+	defer tw.mu.Unlock()
+	word := t.word.Load()
+	if !isPending(word) { // the driver or another caller came first
+		return false
+	}
+	t.unlink()
+	after := idle
+	if t.kind == recurring {
+		after = ended
+	}
+	t.word.Store(makeWord(after, deadlineOf(word)))
+	tw.stats.Stopped++
+	return true
+}
+
+// Reset arms the Timer to fire d from now, whether it is pending, has fired or
+// was stopped. It returns true if it was pending; the earlier arming then does
+// not fire. A zero or negative d fires at once. Of a live schedule Reset moves
+// the next run; a schedule that ended stays ended, and on a stopped wheel
+// nothing is armed: both return false.
+//
+// Cost: one clock reading, one mutex, constant time, no allocation. Moving a
+// pending Timer's deadline later is the cheapest, as the Timer stays where it
+// is until its bucket is flushed.
+func (t *Timer) Reset(d time.Duration) bool {
+	tw := t.wheel("Reset")
+	now := tw.now()
+	return tw.rearm(t, deadlineAfter(now, d), now)
+}
+
+// ResetAt is Reset to an instant, for callers that have read the clock already.
+// It uses the monotonic reading of at; a time without one is taken to be as far
+// away as time.Until says at the call.
+func (t *Timer) ResetAt(at time.Time) bool {
+	tw := t.wheel("ResetAt")
+	now := tw.now()
+	return tw.rearm(t, tw.deadlineAt(at, now), now)
+}
+
+// Pending reports whether the Timer is armed and has not fired; of a schedule,
+// whether it is alive. The answer may be out of date when it arrives. Cost: one
+// atomic load.
+func (t *Timer) Pending() bool {
+	t.wheel("Pending")
+	return isPending(t.word.Load())
+}
