@@ -64,12 +64,12 @@ func (tw *TimingWheel) tickOf(deadline int64) int64 {
 	return e
 }
 
-// untilTick returns how long after now the tick e begins.
-func (tw *TimingWheel) untilTick(e, now int64) time.Duration {
+// untilTick returns how long it is until the tick e begins.
+func (tw *TimingWheel) untilTick(e int64) time.Duration {
 	if e > math.MaxInt64/tw.tick {
 		return math.MaxInt64
 	}
-	return time.Duration(e*tw.tick - now)
+	return time.Duration(e*tw.tick - tw.now())
 }
 
 // isWallOnly reports that t carries no monotonic reading. Round(0) is the

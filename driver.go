@@ -40,16 +40,19 @@ const (
 )
 
 // wakeAtLocked makes sure that a driver looks at the wheel when tick e has come:
-// the one at work, or one that the alarm starts. now is a recent instant.
-func (tw *TimingWheel) wakeAtLocked(e, now int64) {
+// the one at work, or one that the alarm starts.
+func (tw *TimingWheel) wakeAtLocked(e int64) {
 	if tw.started && !tw.driving && e < tw.armed {
-		tw.setAlarmLocked(e, now)
+		tw.setAlarmLocked(e)
 	}
 }
 
-func (tw *TimingWheel) setAlarmLocked(e, now int64) {
+// setAlarmLocked reads the clock anew: the reading of a caller that was held up
+// on its way here would make the alarm, and every timer of the wheel, late by as
+// much.
+func (tw *TimingWheel) setAlarmLocked(e int64) {
 	tw.armed = e
-	d := tw.untilTick(e, now)
+	d := tw.untilTick(e)
 	switch {
 	case tw.alarm == nil:
 		tw.alarm = time.AfterFunc(d, tw.drive)
@@ -84,7 +87,7 @@ func (tw *TimingWheel) leave() {
 	}
 	tw.driving = false
 	if again && !tw.stopped.Load() {
-		tw.wakeAtLocked(tw.wheel.now, tw.now())
+		tw.wakeAtLocked(tw.wheel.now)
 	}
 	tw.announceQuietLocked()
 	tw.mu.Unlock()
@@ -99,28 +102,36 @@ func (tw *TimingWheel) leave() {
 // none can keep the others from their turn.
 func (tw *TimingWheel) turn() {
 	for !tw.stopped.Load() {
-		tw.batch.takeAll(&tw.due)
-		tw.flush(&tw.batch)
-
-		tick := tw.now() / tw.tick
-		b := tw.queue.nextBusy()
-		for ; b != nil && b.expiration <= tick && !tw.stopped.Load(); b = tw.queue.nextBusy() {
-			// The clock stands on b's expiration until b is empty, so nothing
-			// can be filed into b, and b stays the head (see wheel).
-			tw.wheel.advance(b.expiration)
-			tw.flush(b)
-		}
-		if !tw.due.empty() || tw.stopped.Load() {
+		b := tw.flushUpTo(tw.now() / tw.tick)
+		if !tw.due.empty() {
 			continue
 		}
 		if b == nil {
 			return
 		}
-		if now := tw.now(); b.expiration > now/tw.tick {
-			tw.setAlarmLocked(b.expiration, now)
+		if b.expiration > tw.now()/tw.tick {
+			tw.setAlarmLocked(b.expiration)
 			return
 		}
 	}
+}
+
+// flushUpTo is one round: it flushes what waited in due and every bucket that
+// expires up to tick, and returns the first that does not, nil if none is left.
+func (tw *TimingWheel) flushUpTo(tick int64) (next *bucket) {
+	tw.batch.takeAll(&tw.due)
+	tw.flush(&tw.batch)
+	for !tw.stopped.Load() {
+		next = tw.queue.nextBusy()
+		if next == nil || next.expiration > tick {
+			return next
+		}
+		// The clock stands on the bucket's expiration until it is empty, so
+		// nothing can be filed into it, and it stays the head (see wheel).
+		tw.wheel.advance(next.expiration)
+		tw.flush(next)
+	}
+	return nil
 }
 
 // flush empties a bucket: timers that are due at the clock's tick fire, others

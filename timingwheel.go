@@ -117,7 +117,6 @@ func (tw *TimingWheel) check(what string) {
 // stopped wheel does nothing.
 func (tw *TimingWheel) Start() {
 	tw.check("Start")
-	now := tw.now()
 	tw.mu.Lock()
 	defer tw.mu.Unlock()
 	if tw.started || tw.stopped.Load() {
@@ -125,10 +124,10 @@ func (tw *TimingWheel) Start() {
 	}
 	tw.started = true
 	if b := tw.queue.nextBusy(); b != nil {
-		tw.wakeAtLocked(b.expiration, now)
+		tw.wakeAtLocked(b.expiration)
 	}
 	if !tw.due.empty() {
-		tw.wakeAtLocked(tw.wheel.now, now)
+		tw.wakeAtLocked(tw.wheel.now)
 	}
 }
 
@@ -216,7 +215,7 @@ func (tw *TimingWheel) armLocked(t *Timer, s state, deadline, now int64) (wasPen
 	if e := tw.placeLocked(t, deadline); e == tw.wheel.now && tw.executor == goroutine && tw.started && t.kind == plain {
 		tw.fireLocked(t) // a goroutine needs no driver to start it
 	} else {
-		tw.wakeAtLocked(e, now)
+		tw.wakeAtLocked(e)
 	}
 	return wasPending
 }

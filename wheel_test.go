@@ -1,0 +1,254 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// slotOf tells where the expiration e would be placed.
+func slotOf(w *wheel, e int64) (level, slot int) {
+	b, _ := w.place(e)
+	for level = 0; w != nil; level, w = level+1, w.overflow {
+		for slot = range w.buckets {
+			if &w.buckets[slot] == b {
+				return level, slot
+			}
+		}
+	}
+	panic("placed nowhere")
+}
+
+func TestTextbookWalk(t *testing.T) {
+	w := newWheel(1, 12, 0)
+	w.advance(2)
+	level, slot := slotOf(w, 2+3)
+	require.Equal(t, []int{0, 5}, []int{level, slot}, "at clock 2 a 3 s timer lies in slot 5")
+
+	w = newWheel(1, 12, 0)
+	for _, step := range []struct {
+		at          int64
+		level, slot int
+		expiration  int64
+	}{
+		{0, 2, 1, 144},
+		{144, 1, 4, 192},
+		{192, 0, 8, 200},
+	} {
+		w.advance(step.at)
+		level, slot := slotOf(w, 200)
+		_, expiration := w.place(200)
+		require.Equal(t, step.level, level, "level at %d", step.at)
+		require.Equal(t, step.slot, slot, "slot at %d", step.at)
+		require.Equal(t, step.expiration, expiration, "expiration at %d", step.at)
+	}
+
+	var spans []int64
+	slotOf(w, 20_000)
+	for ; w != nil; w = w.overflow {
+		spans = append(spans, w.interval)
+	}
+	require.Equal(t, []int64{12, 144, 1728, 20736}, spans)
+}
+
+// TestPlaceBoundaries puts expirations around every power of the wheel size, from
+// clocks around them too, and follows each down to its tick.
+func TestPlaceBoundaries(t *testing.T) {
+	for _, size := range []int{2, 3, 12, 20, 256, 512} {
+		t.Run(fmt.Sprint("size=", size), func(t *testing.T) {
+			edges := []int64{0, 1, 2, 3, 5, 255, 256, 257, 1023, 1024, 1029}
+			for p := int64(size); p < 1<<30; p *= int64(size) {
+				edges = append(edges, p-1, p, p+1, 2*p-1, 2*p)
+			}
+			for _, clock := range edges {
+				for _, ahead := range edges {
+					if ahead == 0 {
+						continue
+					}
+					w := newWheel(1, size, 0)
+					w.advance(clock)
+					e := clock + ahead
+					moves := 0
+					for {
+						_, expiration := w.place(e)
+						if expiration <= w.now || expiration > e {
+							t.Fatalf("clock %d, e %d: expiration %d", clock, e, expiration)
+						}
+						if expiration == e {
+							break
+						}
+						w.advance(expiration)
+						moves++
+					}
+					if moves > 62 {
+						t.Fatalf("clock %d, e %d: no end", clock, e)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestLevelsAreBounded(t *testing.T) {
+	for size, most := range map[int]int{2: 62, 3: 40, 12: 18, 256: 8, 1 << 20: 4} {
+		w := newWheel(1, size, 0)
+		w.place(1<<62 - 1)
+		levels := 0
+		for ; w != nil; w = w.overflow {
+			require.Positive(t, w.interval)
+			levels++
+		}
+		require.LessOrEqual(t, levels, most, "size %d", size)
+	}
+}
+
+func TestOverflowWheelOfAnOldWheel(t *testing.T) {
+	w := newWheel(1, 8, 0)
+	w.advance(1_000_030)
+	_, expiration := w.place(1_000_030 + 100) // makes two levels at this late hour
+	require.Equal(t, int64(1_000_024), w.overflow.now)
+	require.Equal(t, int64(1_000_000), w.overflow.overflow.now)
+	require.Equal(t, int64(1_000_128), expiration)
+
+	w = newWheel(1, 2, 0)
+	w.advance(math.MaxInt64/2 - 1)
+	_, expiration = w.place(math.MaxInt64 / 2)
+	require.Equal(t, int64(math.MaxInt64/2), expiration)
+}
+
+// FuzzWheel drives the bare wheel and its delay queue against a slice, the way
+// the driver does, with jumps as large as the fuzzer likes.
+func FuzzWheel(f *testing.F) {
+	f.Add(uint8(2), []byte{1, 5, 2, 9, 40, 3, 200, 250, 7, 7, 7, 31, 1})
+	f.Add(uint8(12), []byte{0, 200, 3, 144, 3, 48, 3, 8})
+	f.Add(uint8(3), []byte("the quick brown fox jumps over the lazy dog, twice and thrice"))
+	f.Fuzz(func(t *testing.T, size uint8, program []byte) {
+		if size < 2 {
+			size += 2
+		}
+		tw := New(WithWheelSize(int(size)), WithTick(1), WithInline())
+		tw.started = false // no alarm: this test is the clock
+		o := &wheelOracle{t: t, tw: tw, pending: map[*Timer]int64{}}
+		next := func() int64 {
+			if len(program) == 0 {
+				return 0
+			}
+			b := program[0]
+			program = program[1:]
+			// A byte is a small number, a number near a boundary of a level, or
+			// a huge one.
+			n := int64(b >> 2)
+			switch b & 3 {
+			case 1:
+				return n * int64(size)
+			case 2:
+				p := int64(1)
+				for range n % 10 {
+					if p < 1<<50 {
+						p *= int64(size)
+					}
+				}
+				return max(p+n/10-3, 0)
+			case 3:
+				return 1 << (n % 50)
+			}
+			return n
+		}
+		for len(program) > 0 && len(o.order) < 200 {
+			switch op := next() % 8; op {
+			case 0, 1, 2, 3:
+				o.place(next())
+			case 4:
+				o.stop(o.pick(next()))
+			case 5:
+				o.reset(o.pick(next()), next())
+			default:
+				o.advance(next())
+			}
+			o.check()
+		}
+		o.advance(1 << 55)
+		o.check()
+	})
+}
+
+// wheelOracle is the dumb version: a map of expirations, sorted when time passes.
+type wheelOracle struct {
+	t       *testing.T
+	tw      *TimingWheel
+	clock   int64
+	pending map[*Timer]int64
+	order   []*Timer // all that were ever made
+	fired   []int64  // expirations, in the order of firing
+}
+
+func (o *wheelOracle) place(d int64) {
+	t := &Timer{}
+	o.tw.Init(t, func() { o.fired = append(o.fired, o.pending[t]); delete(o.pending, t) })
+	o.order = append(o.order, t)
+	o.arm(t, d)
+}
+
+func (o *wheelOracle) arm(t *Timer, d int64) {
+	e := o.clock + max(d, 0)
+	_, was := o.pending[t]
+	require.Equal(o.t, was, o.tw.rearm(t, e, o.clock))
+	o.pending[t] = e
+}
+
+// pick returns one of the timers, nil if there is none.
+func (o *wheelOracle) pick(n int64) *Timer {
+	if len(o.order) == 0 {
+		return nil
+	}
+	return o.order[n%int64(len(o.order))]
+}
+
+func (o *wheelOracle) stop(t *Timer) {
+	if t != nil {
+		_, was := o.pending[t]
+		require.Equal(o.t, was, t.Stop())
+		delete(o.pending, t)
+	}
+}
+
+func (o *wheelOracle) reset(t *Timer, d int64) {
+	if t != nil {
+		o.arm(t, d)
+	}
+}
+
+// advance is a round of the driver, up to a clock of the test's own.
+func (o *wheelOracle) advance(d int64) {
+	o.clock += max(d, 0)
+	var want []int64
+	for _, e := range o.pending {
+		if e <= o.clock {
+			want = append(want, e)
+		}
+	}
+	slices.Sort(want)
+	o.fired = nil
+
+	o.tw.mu.Lock()
+	o.tw.flushUpTo(o.clock)
+	o.tw.mu.Unlock()
+	require.Equal(o.t, want, o.fired)
+}
+
+func (o *wheelOracle) check() {
+	require.Equal(o.t, len(o.pending), o.tw.Len())
+	require.NoError(o.t, o.tw.verify(false))
+	// The next wake-up is never later than the first timer.
+	first := unset
+	for _, e := range o.pending {
+		first = min(first, e)
+	}
+	if b := o.tw.queue.nextBusy(); b != nil && o.tw.due.empty() {
+		require.LessOrEqual(o.t, b.expiration, first)
+		require.Greater(o.t, b.expiration, o.tw.wheel.now)
+	}
+}
