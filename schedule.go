@@ -17,9 +17,10 @@ import (
 // A Scheduler says when a schedule runs next. Every Schedule of robfig/cron is
 // one. Next is given the wall time of the run before, first that of the call of
 // ScheduleFunc, in the time's own location and without monotonic reading, and
-// returns the time of the next run. The schedule ends if that is the zero time
-// or not after the time given. Next must not block: later calls are made by the
-// driver.
+// returns the time of the next run. After runs that were missed and are not made
+// up for, it is given the present time instead. The schedule ends if Next returns
+// the zero time or one that is not after the time given. Next must not block:
+// calls after the first are made by the driver.
 type Scheduler interface {
 	Next(time.Time) time.Time
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -133,6 +134,19 @@ func (d *driver) open(ctx context.Context) {
 	c := &client{Conn: nc, silentAt: silence(d.config)}
 	d.clients = append(d.clients, c)
 	d.talk(c, d.now())
+}
+
+// silence returns when a client falls silent, the moment being drawn so that its
+// timeout usually ends within the run.
+func silence(cfg config) time.Duration {
+	if rand.Float64() < cfg.talking {
+		return forever
+	}
+	window := cfg.run
+	if cfg.idle < cfg.run {
+		window = (cfg.run - cfg.idle) / 10 * 9
+	}
+	return rand.N(window + 1)
 }
 
 // visit is the client's turn to talk or to fall silent.

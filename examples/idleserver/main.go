@@ -17,7 +17,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"time"
 
@@ -81,14 +80,15 @@ func parse(args []string, out io.Writer) (config, error) {
 	flags.Float64Var(&cfg.talking, "talking", 0.25, "`fraction` of the clients that talk until the end,\nfour times per idle timeout; the others fall silent")
 	flags.DurationVar(&cfg.tick, "tick", time.Millisecond, "tick of the wheel")
 	flags.BoolVar(&cfg.quiet, "quiet", false, "print the summary only")
-	flags.Usage = func() {
-		fmt.Fprintln(out, "Idleserver serves many loopback connections and closes the idle ones by one timing wheel.")
-		fmt.Fprintln(out, "Both ends live in this process.")
-		fmt.Fprintln(out, "\nFlags:")
-		flags.SetOutput(out)
-		flags.PrintDefaults()
-	}
+	flags.Usage = func() {} // or every error would come with the help
 	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(out, "Idleserver serves many loopback connections, both ends of them in this process,")
+			fmt.Fprintln(out, "and closes the idle ones by one timing wheel.")
+			fmt.Fprintln(out, "\nFlags:")
+			flags.SetOutput(out)
+			flags.PrintDefaults()
+		}
 		return cfg, err
 	}
 	if flags.NArg() > 0 {
@@ -191,17 +191,4 @@ func affordable(n int) int {
 	}
 	room := (limit - min(limit, headroom)) / 2
 	return int(min(uint64(n), room))
-}
-
-// silence returns when a client falls silent, the moment being drawn so that its
-// timeout usually ends within the run.
-func silence(cfg config) time.Duration {
-	if rand.Float64() < cfg.talking {
-		return forever
-	}
-	window := cfg.run
-	if cfg.idle < cfg.run {
-		window = (cfg.run - cfg.idle) / 10 * 9
-	}
-	return rand.N(window + 1)
 }

@@ -46,6 +46,7 @@ func watch(out io.Writer, srv *server, run time.Duration) {
 			if since == 0 || srv.now()-since > interval/2 {
 				line()
 			}
+			fmt.Fprintln(out)
 			return
 		}
 	}
@@ -71,7 +72,6 @@ func (r result) ok() bool { return r.verdict.ok() }
 func (r result) print(out io.Writer) {
 	v := r.verdict
 	p := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
-	p("")
 	p("Connections")
 	p("  opened             %7d%s", v.opened, r.shortfall())
 	p("  closed for idling  %7d", v.closed)
@@ -82,7 +82,7 @@ func (r result) print(out io.Writer) {
 	if v.early > 0 {
 		p("    the worst by     %s", ms(-v.lateness[0]))
 	}
-	p("  forgotten          %7d   still open %v after the deadline", v.forgotten, r.config.tick+forgottenAfter)
+	p("  forgotten          %7d   not closed within %v of the deadline", v.forgotten, r.config.tick+forgottenAfter)
 	p("  open at the end    %7d", v.remaining)
 
 	p("")
@@ -109,7 +109,7 @@ func (r result) print(out io.Writer) {
 	p("")
 	p("Wheel")
 	p("  started %d = fired %d + stopped %d + dropped %d + pending %d", s.Started, s.Fired, s.Stopped, s.Dropped, s.Pending)
-	p("  %d wake-ups, %d reinserted, %d levels, %d timers at most in one hold of the lock", s.Wakeups, s.Reinserted, s.Levels, s.LongestHold)
+	p("  wake-ups %d, reinserted %d, levels %d, timers in the longest hold of the lock %d", s.Wakeups, s.Reinserted, s.Levels, s.LongestHold)
 
 	p("")
 	if r.ok() {

@@ -1,0 +1,242 @@
+package timingwheel
+
+import (
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// executors are the three kinds, each with its name.
+var executors = []struct {
+	name string
+	opts func() []Option
+}{
+	{"goroutine", func() []Option { return nil }},
+	{"inline", func() []Option { return []Option{WithInline()} }},
+	{"custom, a goroutine each", func() []Option { return []Option{WithExecutor(func(f func()) { go f() })} }},
+	{"custom, at once", func() []Option { return []Option{WithExecutor(func(f func()) { f() })} }},
+}
+
+// onStackOf reports whether a function is on the caller's stack.
+func onStackOf(function string) bool {
+	stack := make([]byte, 1<<16)
+	return strings.Contains(string(stack[:runtime.Stack(stack, false)]), function)
+}
+
+// TestExecutorIsTheDriversAlone: not even a timer that is due at once runs on
+// the stack of the call that made it.
+func TestExecutorIsTheDriversAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ran := 0
+		tw := New(WithExecutor(func(f func()) {
+			ran++
+			require.True(t, onStackOf("(*TimingWheel).drive"))
+			require.False(t, onStackOf("AfterFunc(") && !onStackOf("time.AfterFunc"))
+			require.False(t, onStackOf("(*Timer).Reset"))
+			f()
+		}))
+		x := tw.AfterFunc(0, func() {})
+		pass(t, tw, 0)
+		x.Reset(-1)
+		pass(t, tw, 0)
+		tw.AfterFunc(time.Second, func() { x.Reset(0) })
+		tw.AtFunc(time.Now().Round(0), func() {})
+		tw.ScheduleFunc(Every(time.Hour), func() {}).Reset(0)
+		pass(t, tw, time.Minute)
+		require.Equal(t, 6, ran)
+	})
+}
+
+func TestDueAtOnceRunsOnAGoroutineOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		var mu sync.Mutex
+		mu.Lock() // a callback on our stack would wait for ever
+		n := 0
+		f := func() { mu.Lock(); n++; mu.Unlock() }
+		x := tw.AfterFunc(0, f)
+		tw.AfterFunc(-time.Hour, f)
+		require.False(t, x.Pending(), "claimed already")
+		require.False(t, x.Reset(-1))
+		mu.Unlock()
+		pass(t, tw, 0)
+		require.Equal(t, 3, n)
+		require.Zero(t, tw.Stats().Wakeups, "needs no driver")
+	})
+}
+
+// TestNoLockWhileUserCodeRuns calls everything from everywhere that is user code.
+func TestNoLockWhileUserCodeRuns(t *testing.T) {
+	for _, ex := range executors {
+		t.Run(ex.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var tw *TimingWheel
+				calls := map[string]int{}
+				var mu sync.Mutex
+				all := func(from string) {
+					mu.Lock()
+					calls[from]++
+					mu.Unlock()
+					tw.AfterFunc(time.Hour, func() {}).Stop()
+					tw.AfterFunc(0, func() {}).Reset(time.Hour)
+					tw.AtFunc(time.Now(), func() {})
+					tw.ScheduleFunc(Every(time.Hour), func() {}).Stop()
+					tw.Start()
+					tw.Len()
+					tw.Stats()
+				}
+				opts := append(ex.opts(), WithPanicHandler(func(any, []byte) { all("handler") }))
+				tw = New(opts...)
+				if run := tw.run; run != nil {
+					handed := 0
+					tw.run = func(f func()) {
+						if handed++; handed == 1 { // it arms a timer that is due at once
+							all("executor")
+						}
+						run(f)
+					}
+				}
+				tw.AfterFunc(time.Second, func() { all("callback"); panic("handled") })
+				n := 0
+				tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
+					if n++; n < 3 {
+						if n > 1 {
+							all("scheduler")
+						}
+						return at.Add(time.Second)
+					}
+					return time.Time{}
+				}), func() { all("run") })
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				tw.Stop()
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(t, 1, calls["callback"])
+				require.Equal(t, 1, calls["handler"])
+				require.Equal(t, 1, calls["scheduler"])
+				require.Equal(t, 2, calls["run"])
+			})
+		})
+	}
+}
+
+// TestPanicsAndGoexit: a callback that panics, with a handler, or ends its
+// goroutine takes no other timer of its batch with it.
+func TestPanicsAndGoexit(t *testing.T) {
+	for _, ex := range executors {
+		for _, end := range []struct {
+			name string
+			f    func()
+		}{
+			{"panic", func() { panic("boom") }},
+			{"panic(nil)", func() { panic(nil) }},
+			{"Goexit", runtime.Goexit},
+		} {
+			t.Run(ex.name+"/"+end.name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					var mu sync.Mutex
+					ran, handled := 0, 0
+					tw := New(append(ex.opts(), WithPanicHandler(func(recovered any, stack []byte) {
+						mu.Lock()
+						defer mu.Unlock()
+						handled++
+						require.Contains(t, string(stack), "TestPanicsAndGoexit", "the stack of the panic")
+						if end.name == "panic" {
+							require.Equal(t, "boom", recovered)
+						} else {
+							require.IsType(t, &runtime.PanicNilError{}, recovered)
+						}
+					}))...)
+					const n = 2*holdLimit + 1
+					for i := range n {
+						for range 3 {
+							tw.AfterFunc(time.Duration(i%3)*time.Second, func() {
+								mu.Lock()
+								ran++
+								bad := ran%3 == 0
+								mu.Unlock()
+								if bad {
+									end.f()
+								}
+							})
+						}
+					}
+					pass(t, tw, time.Minute)
+					require.Equal(t, 3*n, ran)
+					if end.name != "Goexit" {
+						require.Equal(t, n, handled)
+					}
+					require.NoError(t, tw.Shutdown(t.Context()), "the count of callbacks in flight is right")
+				})
+			})
+		}
+	}
+}
+
+func TestPanicInTheExecutor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		ran, handled := 0, 0
+		tw := New(
+			WithExecutor(func(f func()) {
+				if f(); ran == 2 {
+					panic("full")
+				}
+			}),
+			WithPanicHandler(func(recovered any, _ []byte) { handled++ }))
+		for range 4 {
+			tw.AfterFunc(time.Second, func() { ran++ })
+		}
+		pass(t, tw, time.Minute)
+		require.Equal(t, 4, ran)
+		require.Equal(t, 1, handled)
+	})
+}
+
+// TestBlockedExecutorHoldsUpTheDriverOnly: callers go on while the executor
+// blocks, and nothing is lost when it comes back.
+func TestBlockedExecutorHoldsUpTheDriverOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		ran := 0
+		tw := New(WithExecutor(func(f func()) { <-gate; f() }))
+		x := tw.AfterFunc(time.Second, func() { ran++ })
+		y := tw.AfterFunc(time.Second, func() { ran++ })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.False(t, x.Stop(), "handed over")
+		require.True(t, y.Stop(), "not claimed yet")
+		z := tw.AfterFunc(time.Second, func() { ran++ })
+		require.Equal(t, 1, tw.Len())
+		time.Sleep(time.Minute)
+		close(gate)
+		pass(t, tw, 0)
+		require.Equal(t, 2, ran)
+		require.False(t, z.Pending())
+	})
+}
+
+// TestLongestHold: however many timers are due in one tick, the lock is released
+// every holdLimit of them, and for each callback that runs on the driver.
+func TestLongestHold(t *testing.T) {
+	for _, ex := range executors {
+		t.Run(ex.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New(ex.opts()...)
+				for range 10_000 {
+					tw.AfterFunc(time.Hour, func() {})
+				}
+				pass(t, tw, 2*time.Hour)
+				s := tw.Stats()
+				require.Equal(t, int64(10_000), s.Fired)
+				require.LessOrEqual(t, s.LongestHold, holdLimit)
+				require.Positive(t, s.LongestHold)
+			})
+		})
+	}
+}

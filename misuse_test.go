@@ -1,0 +1,72 @@
+package timingwheel
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMisuseIsNamed(t *testing.T) {
+	f := func() {}
+	tw := New()
+	defer tw.Stop()
+	var none *TimingWheel
+	pendingTimer := tw.AfterFunc(time.Hour, f)
+	for _, tc := range []struct {
+		message string
+		do      func()
+	}{
+		{"timingwheel: non-positive tick 0s", func() { New(WithTick(0)) }},
+		{"timingwheel: non-positive tick -1ns", func() { New(WithTick(-1)) }},
+		{"timingwheel: wheel size 1 is not between 2 and 1048576", func() { New(WithWheelSize(1)) }},
+		{"timingwheel: wheel size -7 is not between 2 and 1048576", func() { New(WithWheelSize(-7)) }},
+		{"timingwheel: wheel size 1048577 is not between 2 and 1048576", func() { New(WithWheelSize(1<<20 + 1)) }},
+		{"timingwheel: nil executor", func() { New(WithExecutor(nil)) }},
+		{"timingwheel: nil panic handler", func() { New(WithPanicHandler(nil)) }},
+		{"timingwheel: nil Option", func() { New(nil) }},
+		{"timingwheel: more than one executor", func() { New(WithInline(), WithExecutor(func(f func()) { f() })) }},
+		{"timingwheel: non-positive tick 0s", func() { NewTimingWheel(0, 20) }},
+		{"timingwheel: wheel size 1 is not between 2 and 1048576", func() { NewTimingWheel(time.Millisecond, 1) }},
+		{"timingwheel: wheel size 2147483647 is not between 2 and 1048576", func() { NewTimingWheel(time.Millisecond, math.MaxInt64) }},
+
+		{"timingwheel: AfterFunc with a nil callback", func() { tw.AfterFunc(time.Second, nil) }},
+		{"timingwheel: AtFunc with a nil callback", func() { tw.AtFunc(time.Now(), nil) }},
+		{"timingwheel: ScheduleFunc with a nil callback", func() { tw.ScheduleFunc(Every(time.Second), nil) }},
+		{"timingwheel: ScheduleFunc with a nil Scheduler", func() { tw.ScheduleFunc(nil, f) }},
+		{"timingwheel: nil ScheduleOption", func() { tw.ScheduleFunc(Every(time.Second), f, nil) }},
+		{"timingwheel: non-positive interval 0s", func() { Every(0) }},
+		{"timingwheel: non-positive interval -1s", func() { Every(-time.Second) }},
+		{"timingwheel: negative grace -1s", func() { SkipMissed(-time.Second) }},
+		{"timingwheel: Shutdown with a nil context", func() { tw.Shutdown(nil) }}, //nolint:staticcheck // the misuse under test
+
+		{"timingwheel: Init of a nil Timer", func() { tw.Init(nil, f) }},
+		{"timingwheel: Init with a nil callback", func() { tw.Init(&Timer{}, nil) }},
+		{"timingwheel: Init of a pending Timer", func() { tw.Init(pendingTimer, f) }},
+		{"timingwheel: Stop of a Timer that was never initialised", func() { new(Timer).Stop() }},
+		{"timingwheel: Reset of a Timer that was never initialised", func() { new(Timer).Reset(time.Second) }},
+		{"timingwheel: ResetAt of a Timer that was never initialised", func() { new(Timer).ResetAt(time.Now()) }},
+		{"timingwheel: Pending of a Timer that was never initialised", func() { new(Timer).Pending() }},
+
+		{"timingwheel: AfterFunc on a nil TimingWheel", func() { none.AfterFunc(time.Second, f) }},
+		{"timingwheel: AtFunc on a nil TimingWheel", func() { none.AtFunc(time.Now(), f) }},
+		{"timingwheel: ScheduleFunc on a nil TimingWheel", func() { none.ScheduleFunc(Every(time.Second), f) }},
+		{"timingwheel: Init on a nil TimingWheel", func() { none.Init(&Timer{}, f) }},
+		{"timingwheel: Start on a nil TimingWheel", func() { none.Start() }},
+		{"timingwheel: Stop on a nil TimingWheel", func() { none.Stop() }},
+		{"timingwheel: Drain on a nil TimingWheel", func() { none.Drain() }},
+		{"timingwheel: Shutdown on a nil TimingWheel", func() { none.Shutdown(context.Background()) }},
+		{"timingwheel: Len on a nil TimingWheel", func() { none.Len() }},
+		{"timingwheel: Stats on a nil TimingWheel", func() { none.Stats() }},
+		{"timingwheel: AfterFunc on a TimingWheel that New did not make", func() { new(TimingWheel).AfterFunc(time.Second, f) }},
+		{"timingwheel: Stop on a TimingWheel that New did not make", func() { new(TimingWheel).Stop() }},
+	} {
+		t.Run(tc.message, func(t *testing.T) {
+			require.PanicsWithValue(t, tc.message, tc.do)
+		})
+	}
+	require.NoError(t, tw.verify(true), "none of it did harm")
+	require.Equal(t, 1, tw.Len())
+}

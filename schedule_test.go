@@ -1,0 +1,503 @@
+package timingwheel
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// nextFunc is a Scheduler made of its Next.
+type nextFunc func(time.Time) time.Time
+
+func (f nextFunc) Next(t time.Time) time.Time { return f(t) }
+
+// everyWall is what a Scheduler of a user's own looks like: a rhythm on the wall
+// clock.
+type everyWall time.Duration
+
+func (d everyWall) Next(t time.Time) time.Time { return t.Add(time.Duration(d)) }
+
+// everyFull is one that keeps its phase whatever it is given, as cron's do.
+type everyFull time.Duration
+
+func (d everyFull) Next(t time.Time) time.Time {
+	return t.Truncate(time.Duration(d)).Add(time.Duration(d))
+}
+
+func TestScheduleRuns(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tc := range []struct {
+		name string
+		s    Scheduler
+		want []time.Duration // of the first runs
+	}{
+		{"every second", Every(time.Second), []time.Duration{1000 * ms, 2000 * ms, 3000 * ms}},
+		{"no drift between ticks", Every(1500 * time.Microsecond), []time.Duration{2 * ms, 3 * ms, 5 * ms, 6 * ms, 8 * ms}},
+		{"below the tick: once a tick", Every(100 * time.Microsecond), []time.Duration{1 * ms, 2 * ms, 3 * ms, 4 * ms}},
+		{"one nanosecond", Every(1), []time.Duration{1 * ms, 2 * ms, 3 * ms, 4 * ms}},
+		{"an hour", Every(time.Hour), []time.Duration{time.Hour, 2 * time.Hour}},
+		{"never", Every(math.MaxInt64), nil},
+		{"wall, every second", everyWall(time.Second), []time.Duration{1000 * ms, 2000 * ms, 3000 * ms}},
+		{"wall, between ticks", everyWall(1500 * time.Microsecond), []time.Duration{2 * ms, 3 * ms, 5 * ms, 6 * ms}},
+		{"wall, below the tick", everyWall(100 * time.Microsecond), []time.Duration{1 * ms, 2 * ms, 3 * ms}},
+		{"wall, 90 minutes", everyWall(90 * time.Minute), []time.Duration{90 * time.Minute, 180 * time.Minute}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New(WithInline())
+				r := newRecorder()
+				x := tw.ScheduleFunc(tc.s, r.hit)
+				for _, at := range tc.want {
+					require.Equal(t, 1, tw.Len(), "a live schedule counts as one")
+					pass(t, tw, at-time.Since(r.start))
+				}
+				require.True(t, x.Pending())
+				require.True(t, x.Stop())
+				require.False(t, x.Pending())
+				pass(t, tw, 100*time.Hour)
+				require.Equal(t, tc.want, r.at)
+				require.Zero(t, tw.Len())
+				require.False(t, x.Stop(), "ended")
+				require.False(t, x.Reset(time.Second), "an ended schedule stays ended")
+			})
+		})
+	}
+}
+
+func TestScheduleEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		s    func(first bool, at time.Time) time.Time
+		runs int
+	}{
+		{"with the zero time", func(first bool, at time.Time) time.Time {
+			if first {
+				return at.Add(time.Second)
+			}
+			return time.Time{}
+		}, 1},
+		{"when Next stands still", func(first bool, at time.Time) time.Time {
+			if first {
+				return at.Add(time.Second)
+			}
+			return at
+		}, 1},
+		{"when Next goes back", func(first bool, at time.Time) time.Time {
+			if first {
+				return at.Add(time.Second)
+			}
+			return at.Add(-time.Hour)
+		}, 1},
+		{"when Next panics, with a handler", func(first bool, at time.Time) time.Time {
+			if first {
+				return at.Add(time.Second)
+			}
+			panic("handled")
+		}, 1},
+		{"when Next ends the driver", func(first bool, at time.Time) time.Time {
+			if !first {
+				runtime.Goexit()
+			}
+			return at.Add(time.Second)
+		}, 1},
+		{"before it began", func(bool, time.Time) time.Time { return time.Time{} }, 0},
+		{"before it began, standing still", func(_ bool, at time.Time) time.Time { return at }, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				handled := 0
+				tw := New(WithInline(), WithPanicHandler(func(any, []byte) { handled++ }))
+				first := true
+				r := newRecorder()
+				x := tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
+					defer func() { first = false }()
+					return tc.s(first, at)
+				}), r.hit)
+				require.NotNil(t, x)
+				other := newRecorder()
+				tw.AfterFunc(time.Second, other.hit)
+				require.Equal(t, tc.runs > 0, x.Pending())
+				pass(t, tw, time.Hour)
+				require.Len(t, r.at, tc.runs)
+				require.Len(t, other.at, 1, "its neighbour does not suffer")
+				require.Zero(t, tw.Len())
+				require.False(t, x.Stop())
+				require.False(t, x.Reset(time.Second))
+				require.False(t, x.Reset(0))
+				pass(t, tw, time.Hour)
+				require.Len(t, r.at, tc.runs)
+				require.NoError(t, tw.Shutdown(t.Context()))
+			})
+		})
+	}
+}
+
+// TestNextIsGivenWallTimes in the time's own location, without a monotonic
+// reading, even if it returned one with.
+func TestNextIsGivenWallTimes(t *testing.T) {
+	zone := time.FixedZone("elsewhere", 5*3600+1800)
+	tw := New(WithInline(), WithTick(100*time.Microsecond))
+	var given []time.Time
+	done := make(chan struct{})
+	tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
+		given = append(given, at)
+		if len(given) == 4 {
+			close(done)
+			return time.Time{}
+		}
+		return time.Now().Add(time.Millisecond).In(zone) // with a monotonic reading
+	}), func() {})
+	<-done
+	require.NoError(t, tw.Shutdown(t.Context()))
+	for i, at := range given {
+		require.True(t, isWallOnly(at), "call %d", i)
+		if i == 0 {
+			require.Equal(t, time.Local, at.Location())
+		} else {
+			require.Equal(t, zone, at.Location())
+		}
+	}
+}
+
+func TestStopDuringARun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		r := newRecorder()
+		x := tw.ScheduleFunc(Every(time.Second), func() { r.hit(); time.Sleep(time.Minute) }, SkipWhileRunning())
+		pass(t, tw, 1500*time.Millisecond)
+		require.True(t, x.Stop(), "alive while a run is in progress")
+		pass(t, tw, time.Hour)
+		require.Len(t, r.at, 1)
+	})
+}
+
+// TestRunHandedOverButNotBegun is skipped after Stop, and is not after the
+// wheel's Stop.
+func TestRunHandedOverButNotBegun(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		stop func(tw *TimingWheel, x *Timer) bool
+		runs int
+	}{
+		{"Timer.Stop", func(_ *TimingWheel, x *Timer) bool { return x.Stop() }, 0},
+		{"TimingWheel.Stop", func(tw *TimingWheel, _ *Timer) bool { tw.Stop(); return true }, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var waiting []func()
+				tw := New(WithExecutor(func(f func()) { waiting = append(waiting, f) }))
+				runs := 0
+				x := tw.ScheduleFunc(Every(time.Second), func() { runs++ })
+				pass(t, tw, time.Second)
+				require.Len(t, waiting, 1)
+				require.True(t, tc.stop(tw, x))
+				for _, f := range waiting {
+					f()
+				}
+				require.Equal(t, tc.runs, runs)
+				require.NoError(t, tw.Shutdown(t.Context()))
+			})
+		})
+	}
+}
+
+// TestActsDuringNext stops, moves or drops the schedule while the driver is in
+// its Next: that is then the arming's outcome, and there is no other.
+func TestActsDuringNext(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		act   func(tw *TimingWheel, x *Timer) bool
+		runs  []time.Duration
+		stats Stats
+	}{
+		{"Stop", func(_ *TimingWheel, x *Timer) bool { return x.Stop() }, nil, Stats{Started: 1, Stopped: 1}},
+		{"Reset", func(_ *TimingWheel, x *Timer) bool { return x.Reset(10 * time.Second) }, []time.Duration{11 * time.Second}, Stats{Started: 1, Fired: 1}},
+		{"Reset to zero", func(_ *TimingWheel, x *Timer) bool { return x.Reset(0) }, []time.Duration{time.Second}, Stats{Started: 1, Fired: 1}},
+		{"the wheel's Stop", func(tw *TimingWheel, _ *Timer) bool { tw.Stop(); return true }, nil, Stats{Started: 1, Dropped: 1}},
+		{"Drain", func(tw *TimingWheel, _ *Timer) bool { return len(tw.Drain()) == 1 }, nil, Stats{Started: 1, Dropped: 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New(WithInline())
+				r := newRecorder()
+				var x *Timer
+				calls := 0
+				x = tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
+					switch calls++; calls {
+					case 1:
+						return at.Add(time.Second)
+					case 2:
+						require.True(t, tc.act(tw, x))
+						return at.Add(time.Second)
+					}
+					return time.Time{}
+				}), r.hit)
+				pass(t, tw, time.Hour)
+				require.Equal(t, tc.runs, r.at)
+				s := tw.Stats()
+				require.Equal(t, tc.stats, Stats{Started: s.Started, Fired: s.Fired, Stopped: s.Stopped, Dropped: s.Dropped})
+			})
+		})
+	}
+}
+
+func TestResetMovesTheNextRun(t *testing.T) {
+	for _, s := range []Scheduler{Every(time.Minute), everyWall(time.Minute)} {
+		bubble(t, func(t *testing.T) {
+			tw := New(WithInline())
+			r := newRecorder()
+			x := tw.ScheduleFunc(s, r.hit)
+			require.True(t, x.Reset(10*time.Second), "earlier")
+			pass(t, tw, 75*time.Second)
+			require.True(t, x.Reset(2*time.Minute), "later")
+			pass(t, tw, 180*time.Second)
+			require.True(t, x.Reset(0))
+			pass(t, tw, 0)
+			require.Equal(t, []time.Duration{10 * time.Second, 70 * time.Second, 195 * time.Second, 255 * time.Second, 255 * time.Second}, r.at)
+		})
+	}
+}
+
+func TestRunsOverlapUnlessToldOtherwise(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		opts []ScheduleOption
+		want []time.Duration // begins of runs of 2.5 s, a schedule of 1 s stopped after 6 s
+	}{
+		{"overlap", nil, []time.Duration{1e9, 2e9, 3e9, 4e9, 5e9, 6e9}},
+		{"skip", []ScheduleOption{SkipWhileRunning()}, []time.Duration{1e9, 4e9}},
+		{"queue", []ScheduleOption{QueueWhileRunning()}, []time.Duration{1e9, 3.5e9, 6e9}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New()
+				begins := make(chan time.Duration, 100)
+				x := tw.ScheduleFunc(Every(time.Second), func() {
+					begins <- time.Since(tw.start)
+					time.Sleep(2500 * time.Millisecond)
+				}, tc.opts...)
+				pass(t, tw, 6*time.Second)
+				require.True(t, x.Stop())
+				require.NoError(t, tw.Shutdown(t.Context()))
+				close(begins)
+				var got []time.Duration
+				for at := range begins {
+					got = append(got, at)
+				}
+				require.Equal(t, tc.want, got, "runs that wait are skipped after Stop")
+			})
+		})
+	}
+}
+
+func TestQueuedRunsAllTakePlace(t *testing.T) {
+	for _, end := range []struct {
+		name string
+		f    func()
+	}{{"return", func() {}}, {"panic", func() { panic("handled") }}, {"Goexit", runtime.Goexit}} {
+		t.Run(end.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New(WithPanicHandler(func(any, []byte) {}))
+				running, runs := 0, 0
+				tw.ScheduleFunc(Every(time.Second), func() {
+					running++
+					require.Equal(t, 1, running)
+					runs++
+					if runs == 1 {
+						time.Sleep(10 * time.Second)
+					}
+					running--
+					end.f()
+				}, QueueWhileRunning())
+				pass(t, tw, 20*time.Second+time.Millisecond)
+				require.Equal(t, 20, runs)
+				require.NoError(t, tw.Shutdown(t.Context()))
+			})
+		})
+	}
+}
+
+// TestMissedRuns: the process does not get to run from 1.5 s to an hour later.
+func TestMissedRuns(t *testing.T) {
+	const gap = time.Hour
+	for _, tc := range []struct {
+		name  string
+		opts  []ScheduleOption
+		runs  int // by the time the gap is over
+		after time.Duration
+	}{
+		{"become one", nil, 2, time.Second},
+		{"are all run", []ScheduleOption{RunMissed()}, 3601, time.Second},
+		{"are skipped", []ScheduleOption{SkipMissed(50 * time.Millisecond)}, 1, time.Second},
+		{"are skipped but for the last, within grace", []ScheduleOption{SkipMissed(500 * time.Millisecond)}, 2, time.Second},
+	} {
+		for _, s := range []Scheduler{Every(time.Second), everyFull(time.Second)} {
+			t.Run(fmt.Sprintf("%s/%T", tc.name, s), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					tw := New(WithInline(), WithWheelSize(4096)) // one level: the alarm is set for the run itself
+					wall := tw.withWall()
+					r := newRecorder()
+					tw.ScheduleFunc(s, r.hit, tc.opts...)
+					pass(t, tw, 1500*time.Millisecond)
+					require.Len(t, r.at, 1)
+					tw.suspend(gap - 800*time.Millisecond) // 0.2 s past a run when the driver wakes
+					wall.offset += gap - 800*time.Millisecond
+					pass(t, tw, 500*time.Millisecond) // the alarm of the second run
+					require.Len(t, r.at, tc.runs)
+					pass(t, tw, 800*time.Millisecond)
+					require.Len(t, r.at, tc.runs+1, "and the rhythm goes on")
+					require.Equal(t, 2800*time.Millisecond, r.at[tc.runs])
+				})
+			})
+		}
+	}
+}
+
+func TestSkippedLastRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline())
+		wall := tw.withWall()
+		begin := time.Now().Round(0)
+		r := newRecorder()
+		tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
+			if at.After(begin) {
+				return time.Time{}
+			}
+			return begin.Add(time.Minute)
+		}), r.hit, SkipMissed(time.Second))
+		tw.suspend(time.Hour)
+		wall.offset = time.Hour
+		pass(t, tw, time.Minute)
+		require.Empty(t, r.at)
+		require.Equal(t, int64(1), tw.Stats().Dropped)
+	})
+}
+
+// TestWallClock steps the wall clock under timers that follow it and timers that
+// do not.
+func TestWallClock(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		step time.Duration // at second 30
+		want time.Duration // when the wall timers of ten minutes fire, monotonic
+	}{
+		{"steady", 0, 10 * time.Minute},
+		{"stepped forward", 4 * time.Minute, 6 * time.Minute},
+		{"stepped back", -3 * time.Minute, 13 * time.Minute},
+		{"stepped far past it", 24 * time.Hour, time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New(WithInline())
+				wall := tw.withWall()
+				at := time.Now().Round(0).Add(10 * time.Minute)
+				mono, walls, schedule := newRecorder(), newRecorder(), newRecorder()
+				tw.AfterFunc(10*time.Minute, mono.hit)
+				tw.ScheduleFunc(Every(10*time.Minute), mono.hit)
+				tw.AtFunc(at, walls.hit)
+				tw.ScheduleFunc(everyWall(10*time.Minute), schedule.hit)
+				pass(t, tw, 30*time.Second)
+				wall.offset = tc.step
+				pass(t, tw, 14*time.Minute)
+				require.Equal(t, []time.Duration{10 * time.Minute, 10 * time.Minute}, mono.at, "durations are monotonic")
+				require.Equal(t, []time.Duration{tc.want}, walls.at)
+				require.Equal(t, tc.want, schedule.at[0])
+				require.LessOrEqual(t, tc.want, max(10*time.Minute-tc.step, time.Minute), "noticed within a minute")
+			})
+		})
+	}
+}
+
+func TestAtFunc(t *testing.T) {
+	t.Run("with a monotonic reading", func(t *testing.T) {
+		tw := New()
+		wall := tw.withWall()
+		wall.offset = -time.Hour // must not matter
+		done := make(chan time.Time)
+		at := time.Now().Add(20 * time.Millisecond)
+		x := tw.AtFunc(at, func() { done <- time.Now() })
+		require.Equal(t, plain, x.kind)
+		require.False(t, (<-done).Before(at), "never early")
+		at = time.Now().Add(20 * time.Millisecond)
+		require.False(t, x.ResetAt(at))
+		require.False(t, (<-done).Before(at), "never early")
+		require.NoError(t, tw.Shutdown(t.Context()))
+	})
+	t.Run("gone by", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			for _, opts := range [][]Option{nil, {WithInline()}} {
+				tw := New(opts...)
+				ran := make(chan time.Time, 2)
+				tw.AtFunc(time.Time{}, func() { ran <- time.Now() })
+				tw.AtFunc(time.Now().Add(-1), func() { ran <- time.Now() })
+				now := time.Now()
+				require.Equal(t, now, <-ran)
+				require.Equal(t, now, <-ran)
+			}
+		})
+	})
+	t.Run("stop and reset", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			tw := New(WithInline())
+			wall := tw.withWall()
+			r := newRecorder()
+			x := tw.AtFunc(time.Now().Round(0).Add(time.Hour), r.hit)
+			pass(t, tw, 90*time.Second)
+			require.True(t, x.Stop())
+			pass(t, tw, time.Hour)
+			require.Empty(t, r.at)
+			require.False(t, x.Reset(time.Hour), "monotonic from now on")
+			wall.offset = 24 * time.Hour
+			pass(t, tw, 2*time.Hour)
+			require.Equal(t, []time.Duration{2*time.Hour + 90*time.Second}, r.at)
+			require.False(t, x.Stop())
+
+			y := tw.AtFunc(wall.now().Add(time.Hour), r.hit)
+			require.True(t, y.Reset(3*time.Hour))
+			wall.offset += 24 * time.Hour
+			pass(t, tw, 4*time.Hour)
+			require.Equal(t, 3*time.Hour, r.at[1]-(3*time.Hour+90*time.Second))
+		})
+	})
+}
+
+// TestRetryUntilItSucceeds: every 300 s until it succeeds, and the success
+// cancels the rest from inside the run.
+func TestRetryUntilItSucceeds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		r := newRecorder()
+		var retry *Timer
+		retry = tw.ScheduleFunc(Every(300*time.Second), func() {
+			if r.hit(); len(r.at) == 4 {
+				require.True(t, retry.Stop())
+			}
+		})
+		pass(t, tw, 24*time.Hour)
+		require.Equal(t, []time.Duration{300e9, 600e9, 900e9, 1200e9}, r.at)
+		require.Zero(t, tw.Len())
+	})
+}
+
+func TestEveryAsPartOfAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline())
+		left := 3
+		every := Every(time.Second)
+		r := newRecorder()
+		tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
+			if left--; left < 0 {
+				return time.Time{}
+			}
+			return every.Next(at)
+		}), r.hit)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, []time.Duration{1e9, 2e9, 3e9}, r.at)
+	})
+}
