@@ -100,8 +100,8 @@
  *
  *   EXECUTOR=GOROUTINE|INLINE|CUSTOM   where callbacks run (default GOROUTINE)
  *   TIMERS=1|2     timers (default 2)
- *   CALLERS=n      goroutines that call (default 2), OPS=n calls each at most
- *                  (default 2)
+ *   CALLERS=n      goroutines that call (default 2)
+ *   CALLS=n        calls of all of them together, at most (default 3)
  *   STOPPERS=n     goroutines that may shut the wheel down (default 0)
  *   HOLD=n         holdLimit (default 1: the lock is released at every chance)
  *   GOEXIT         inline callbacks may call runtime.Goexit
@@ -141,8 +141,8 @@
 #ifndef CALLERS
 #define CALLERS 2
 #endif
-#ifndef OPS
-#define OPS 2
+#ifndef CALLS
+#define CALLS 3
 #endif
 #ifndef STOPPERS
 #define STOPPERS 0
@@ -181,6 +181,7 @@
 
 /* What the library's variables are called there, they are called here. */
 
+unsigned called : 3;           /* calls that callers have begun */
 unsigned clock : 2;            /* the time of day, nobody's to write but environment's */
 bit mu;
 
@@ -222,7 +223,7 @@ bit stop_returned;             /* of TimingWheel.Stop */
 
 /* Timers are alike and callers are alike, so it is enough to look at the runs in
    which timer 0 is the first to be used and the first caller the first to act. */
-bit used, acted;
+bit used;
 
 hidden byte two_outcomes, no_outcome, wrong_true, wrong_false, fired_early;
 hidden byte lost_wakeup, uncovered, passed_bucket, two_laps;
@@ -475,53 +476,6 @@ end:
 
 /* ---- The driver ---- */
 
-/* flush empties bucket b. It is entered and left with the lock held, and gives
-   it up in between after every HOLD timers and around user code. */
-inline flush(b) {
-	do
-	:: stopped || EMPTY(b) -> break
-	:: d_step { !stopped && !EMPTY(b) && held == HOLD -> unlock() };
-	   d_step { mu == 0 -> mu = 1; held = 0 }
-	:: HELD {
-	      atomic {
-	         !stopped && !EMPTY(b) && held < HOLD ->
-	         if
-	         :: bucket[0] == b -> t = 0
-	         :: bucket[1] == b -> t = 1
-	         fi;
-	         d_step { held++; w = word[t] }
-	      };
-	      if
-	      :: d_step { DEADLINE(w) > wheel_now -> /* reinsert */
-	            unlink(t);
-	            place(t, DEADLINE(w), wheel_now, e, scratch);
-	            w = 0; e = 0
-	         }
-	      :: d_step { DEADLINE(w) <= wheel_now && !UNCHANGED(t, w) -> w = 0 } /* extended: once more */
-	      :: d_step { DEADLINE(w) <= wheel_now && UNCHANGED(t, w) -> /* claim */
-	            word[t] = WORD(IDLE, 0);
-	            note_fired(t);
-	            unlink(t);
-	            w = 0;
-	            if
-	            :: EXECUTOR == GOROUTINE -> inflight = inflight + COUNTED
-	            :: else -> unlock()
-	            fi
-	         };
-	         if
-	         :: EXECUTOR == GOROUTINE
-	         :: EXECUTOR != GOROUTINE -> goto call
-	         fi
-	      fi
-	   }
-	od;
-	t = 0
-}
-
-inline end_call() {
-	d_step { mu == 0 -> mu = 1; held = 0 }
-}
-
 /* A goroutine that the alarm started does nothing before it has the lock, so
    those that wait for it are a mere number, rings. One of these processes then
    drives; the other takes the rings that come while it does, which find a
@@ -561,25 +515,76 @@ end:
 turn:
 	if
 	:: stopped -> goto leave
-	:: else
+	:: d_step {
+	      !stopped -> /* take what is due */
+	      if
+	      :: bucket[0] == DUE -> bucket[0] = BATCH
+	      :: else
+	      fi;
+	      if
+	      :: bucket[1] == DUE -> bucket[1] = BATCH
+	      :: else
+	      fi;
+	      b = BATCH
+	   }
 	fi;
-	d_step {
-		if :: bucket[0] == DUE -> bucket[0] = BATCH :: else fi;
-		if :: bucket[1] == DUE -> bucket[1] = BATCH :: else fi
-	};
-	flush(BATCH);
-	d_step { tick = clock; next_busy(b) };
+
+	/* Empty bucket b, first BATCH and then what the clock has come to. The lock
+	   is released after every HOLD timers and around user code. */
+flush:
 	do
-	:: d_step { b != NOWHERE && expiration[b] <= tick && !stopped -> advance(expiration[b]) };
-	   flush(b);
-	   d_step { next_busy(b) }
-	:: else -> break
+	:: stopped || EMPTY(b) -> break
+	:: d_step { !stopped && !EMPTY(b) && held == HOLD -> unlock() };
+	   d_step { mu == 0 -> mu = 1; held = 0 }
+	:: HELD {
+	      atomic {
+	         !stopped && !EMPTY(b) && held < HOLD ->
+	         if
+	         :: bucket[0] == b -> t = 0
+	         :: bucket[1] == b -> t = 1
+	         fi;
+	         d_step { held++; w = word[t] }
+	      };
+	      if
+	      :: d_step { DEADLINE(w) > wheel_now -> /* reinsert */
+	            unlink(t);
+	            place(t, DEADLINE(w), wheel_now, e, scratch);
+	            w = 0; e = 0
+	         }
+	      :: d_step { DEADLINE(w) <= wheel_now && !UNCHANGED(t, w) -> w = 0 } /* extended: once more */
+	      :: d_step { DEADLINE(w) <= wheel_now && UNCHANGED(t, w) -> /* claim */
+	            word[t] = WORD(IDLE, 0);
+	            note_fired(t);
+	            unlink(t);
+	            w = 0;
+	            if
+	            :: EXECUTOR == GOROUTINE -> inflight = inflight + COUNTED
+	            :: else -> unlock()
+	            fi
+	         };
+	         if
+	         :: EXECUTOR == GOROUTINE
+	         :: EXECUTOR != GOROUTINE -> goto call
+	         fi
+	      fi
+	   }
 	od;
-	tick = 0;
-	if
-	:: !EMPTY(DUE) || stopped -> b = 0; goto turn
-	:: else
-	fi;
+	atomic {
+		t = 0;
+		if
+		:: b == BATCH -> tick = clock
+		:: else
+		fi;
+		d_step { next_busy(b) };
+		if
+		:: b != NOWHERE && expiration[b] <= tick && !stopped -> advance(expiration[b]); goto flush
+		:: else -> tick = 0
+		fi;
+		if
+		:: !EMPTY(DUE) || stopped -> b = 0; goto turn
+		:: else
+		fi
+	};
 #ifdef TRAP_LOST_WAKEUP
 	/* It has looked, and gives up the lock before it acts on what it saw: a
 	   caller that files a timer now sees a driver at work and leaves it to it. */
@@ -614,6 +619,20 @@ leave:
 		unlock()
 	};
 	goto end;
+
+	/* User code, without the lock. It returns at any moment. */
+call:
+	if
+	:: EXECUTOR == CUSTOM -> inflight = inflight + COUNTED
+	:: EXECUTOR == INLINE -> calls = calls - COUNTED
+	fi;
+	if
+#ifdef GOEXIT
+	:: goto exited
+#endif
+	:: d_step { mu == 0 -> mu = 1; held = 0 };
+	   goto flush
+	fi;
 
 #ifdef GOEXIT
 	/* A callback called runtime.Goexit: leave runs deferred, without the lock.
@@ -706,6 +725,7 @@ inline stop() {
 #ifdef TRAP_STOP_IDENTITY
 	   b = bucket[t];
 #endif
+	   HELD {
 	   d_step { mu == 0 -> mu = 1; w = word[t] };
 	   do
 #ifdef TRAP_STOP_IDENTITY
@@ -723,6 +743,7 @@ inline stop() {
 	      break
 	   :: d_step { IS_PENDING(w) && !UNCHANGED(t, w) -> w = word[t] } /* extended: once more */
 	   od
+	   }
 	fi
 }
 
@@ -760,6 +781,7 @@ inline arm() {
 #if defined(TRAP_RESET_BY_STORE) && !defined(EXTEND_CAS)
 	w = word[t];
 #endif
+	HELD {
 	if
 	:: mu == 0 && LOOKED_STOPPED -> goto next
 	:: d_step {
@@ -794,7 +816,8 @@ inline arm() {
 	      w = WORD(PENDING, d)
 	   };
 	   break
-	od;
+	od
+	};
 	if
 	:: d_step { CLAIMABLE(t) && UNCHANGED(t, w) -> /* a goroutine needs no driver */
 	      word[t] = WORD(IDLE, 0);
@@ -817,20 +840,35 @@ inline arm() {
 
    TRAP_EXTEND_COMPARE: it compares with the expiration of the timer's bucket,
    which it read before it read the word. */
+#ifdef TRAP_EXTEND_COMPARE
+#define EXTEND_FROM want
+#else
+#define EXTEND_FROM DEADLINE(w)
+#endif
+
 inline extend() {
 	do
 	::
 #ifdef TRAP_EXTEND_COMPARE
-	   if
-	   :: d_step { bucket[t] <= COARSE -> want = expiration[bucket[t]] }
-	   :: d_step { bucket[t] > COARSE -> want = NEVER }
-	   fi;
-	   w = word[t];
-#else
-	   d_step { w = word[t]; want = DEADLINE(w) };
+	   d_step {
+	      want = NEVER;
+	      if
+	      :: bucket[t] <= COARSE -> want = expiration[bucket[t]]
+	      :: else
+	      fi
+	   };
 #endif
+	   d_step {
+	      w = word[t];
+	      if
+	      :: IS_PENDING(w) && d >= EXTEND_FROM
+	      :: else -> w = 0
+	      fi;
+	      want = 0
+	   };
 	   if
-	   :: d_step { IS_PENDING(w) && d >= want && word[t] == w ->
+	   :: w == 0 -> break
+	   :: d_step { w != 0 && word[t] == w ->
 	         word[t] = WORD(PENDING, d);
 	         note_armed(t, d, true);
 	         if
@@ -839,12 +877,9 @@ inline extend() {
 	         fi
 	      };
 	      goto next
-	   :: IS_PENDING(w) && d >= want && word[t] != w -> skip /* look again */
-	   :: !(IS_PENDING(w) && d >= want) -> break
+	   :: w != 0 && word[t] != w -> skip /* look again */
 	   fi
-	od;
-	w = 0;
-	want = 0
+	od
 }
 
 inline select_deadline() {
@@ -859,16 +894,15 @@ inline select_deadline() {
 	fi
 }
 
-/* A caller makes up to OPS calls, each on any timer. */
+/* The callers make up to CALLS calls between them, each on any timer. */
 active [CALLERS] proctype caller() {
-	unsigned n : 3, t : 1, w : 4, now : 2, d : 3, want : 3, e : 3, b : 3;
+	unsigned t : 1, w : 4, now : 2, d : 3, want : 3, e : 3, b : 3;
 	bit arming;
 
 	do
 	:: atomic {
-	      acted || _pid == FIRST_CALLER ->
-	      acted = 1;
-	      n++;
+	      called < CALLS && (called > 0 || _pid == FIRST_CALLER) ->
+	      called++;
 	      if
 	      :: t = 0
 	      :: TIMERS > 1 && used -> t = 1
@@ -884,14 +918,9 @@ active [CALLERS] proctype caller() {
 	   :: !arming -> stop()
 	   fi;
 next:
-	   arming = 0; t = 0; w = 0; now = 0; d = 0; want = 0; e = 0; b = 0;
-	   if
-	   :: n == OPS -> break
-	   :: n < OPS
-	   fi
-	:: n < OPS -> break
-	od;
-	n = 0
+	   arming = 0; t = 0; w = 0; now = 0; d = 0; want = 0; e = 0; b = 0
+	:: break
+	od
 }
 
 /* ---- The wheel's own lifecycle ---- */
@@ -925,7 +954,8 @@ inline halt() {
 	   d_step { mu == 0 -> mu = 1 }
 	:: d_step { n < HOLD && EMPTY_WHEEL -> stop_returned = 1; n = 0; unlock() };
 	   break
-	:: atomic {
+	:: HELD {
+	   atomic {
 	      n < HOLD && !EMPTY_WHEEL ->
 	      if
 	      :: bucket[0] != NOWHERE -> t = 0
@@ -943,6 +973,7 @@ inline halt() {
 	      }
 	   :: d_step { !UNCHANGED(t, w) -> t = 0; w = 0 } /* extended: once more */
 	   fi
+	   }
 	od
 }
 

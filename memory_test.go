@@ -1,0 +1,132 @@
+package timingwheel
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// collected reports whether what sets the flag happens within a few collections.
+func collected(flag <-chan struct{}) bool {
+	for range 50 {
+		runtime.GC()
+		select {
+		case <-flag:
+			return true
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return false
+}
+
+// watch returns a channel that is closed when p is collected.
+func watch[T any](p *T) <-chan struct{} {
+	gone := make(chan struct{})
+	runtime.AddCleanup(p, func(c chan struct{}) { close(c) }, gone)
+	return gone
+}
+
+// TestNothingIsKeptAlive: once a timer has fired or was stopped and its maker
+// has dropped it, it and its closure are garbage, though the wheel goes on and
+// its neighbours of the same bucket stay.
+func TestNothingIsKeptAlive(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(tw *TimingWheel, x *Timer)
+	}{
+		{"stopped", func(_ *TimingWheel, x *Timer) { x.Stop() }},
+		{"fired", func(_ *TimingWheel, x *Timer) {
+			x.Reset(time.Millisecond)
+			for x.Pending() {
+				time.Sleep(time.Millisecond)
+			}
+		}},
+		{"dropped with the wheel", func(tw *TimingWheel, _ *Timer) { tw.Stop() }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tw := New()
+			defer tw.Stop()
+			var neighbours []*Timer
+			add := func() { neighbours = append(neighbours, tw.AfterFunc(time.Hour, func() {})) }
+			add()
+			timer, closure := func() (a, b <-chan struct{}) {
+				big := new([1 << 16]byte)
+				x := tw.AfterFunc(time.Hour, func() { big[0]++ })
+				a, b = watch(x), watch(big)
+				add()
+				tc.end(tw, x)
+				return a, b
+			}()
+			require.True(t, collected(timer), "the timer")
+			require.True(t, collected(closure), "its closure")
+			runtime.KeepAlive(neighbours)
+		})
+	}
+}
+
+// TestAKeptTimerKeepsNobody: a stopped timer that its maker keeps does not hold
+// its former neighbours, and can be used again.
+func TestAKeptTimerKeepsNobody(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	fired := make(chan struct{})
+	kept := tw.AfterFunc(time.Hour, func() { close(fired) })
+	gone := func() <-chan struct{} {
+		x := tw.AfterFunc(time.Hour, func() {})
+		defer x.Stop()
+		kept.Stop()
+		return watch(x)
+	}()
+	require.True(t, collected(gone))
+	require.False(t, kept.Reset(time.Millisecond))
+	<-fired
+}
+
+// TestIdleWheelIsCollected: nobody has to stop a wheel that has nothing to do.
+func TestIdleWheelIsCollected(t *testing.T) {
+	gone := func() <-chan struct{} {
+		tw := New()
+		tw.AfterFunc(time.Hour, func() {}).Stop()
+		x := tw.AfterFunc(5*time.Millisecond, func() {}) // the alarm rings once more
+		x.Stop()
+		return watch(tw)
+	}()
+	require.True(t, collected(gone))
+}
+
+// TestMemoryAfterABurst: what a burst of timers took is given back.
+func TestMemoryAfterABurst(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	tw.AfterFunc(50*time.Minute, func() {}).Stop() // makes the levels
+	before := heap()
+	func() {
+		timers := make([]*Timer, 200_000)
+		for i := range timers {
+			timers[i] = tw.AfterFunc(time.Minute+time.Duration(i)*time.Millisecond, func() {})
+		}
+		require.Greater(t, heap(), before+200_000*48)
+		for _, x := range timers {
+			x.Stop()
+		}
+	}()
+	require.Less(t, heap(), before+1<<20)
+}
+
+func TestEmptyWheelIsSmall(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	tw := New()
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.HeapAlloc-before.HeapAlloc, uint64(64<<10))
+	runtime.KeepAlive(tw)
+}
