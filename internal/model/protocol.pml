@@ -671,15 +671,19 @@ exited:
 
    TRAP_QUIET_ORDER: a callback looks at stopped before it counts down. */
 active proctype callback() {
+#ifdef TRAP_QUIET_ORDER
+	unsigned looked : 3;
+#endif
 end:
 	do
 #ifdef TRAP_QUIET_ORDER
-	:: d_step { inflight > counting ->
+	:: d_step { inflight > looked + counting ->
 	      if
 	      :: stopped -> counting++
-	      :: else -> inflight--; calls--
+	      :: else -> looked++
 	      fi
 	   }
+	:: d_step { looked > 0 -> looked--; inflight--; calls-- }
 	:: d_step { counting > 0 ->
 	      counting--;
 	      inflight--;
