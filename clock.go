@@ -26,8 +26,16 @@ const never int64 = 1<<62 - 1
 // noticed within this time.
 const wallRecheck = time.Minute
 
-// now returns the monotonic instant: the one clock reading of a call.
-func (tw *TimingWheel) now() int64 { return int64(time.Since(tw.start)) }
+// now returns the monotonic instant: the one clock reading of a call. It is
+// negative only for a wheel that is used in a synctest bubble, where the year is
+// 2000, but was made outside; every timer of it would be early.
+func (tw *TimingWheel) now() int64 {
+	now := int64(time.Since(tw.start))
+	if now < 0 {
+		panic("timingwheel: used in a synctest bubble that it was not made in")
+	}
+	return now
+}
 
 // deadlineAfter returns now+d, saturated at both ends.
 func deadlineAfter(now int64, d time.Duration) int64 {

@@ -2,6 +2,7 @@ package timingwheel
 
 import (
 	"math"
+	"runtime"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -34,8 +35,8 @@ const (
 	unset int64 = math.MaxInt64
 
 	// holdLimit is how many timers are handled in one hold of the lock. Starting
-	// 64 goroutines takes some 20 us, which a caller then waits at most; the
-	// lock's own cost is shared by enough timers to vanish.
+	// 64 goroutines takes some 20 us, which a caller then waits for; the lock's
+	// own cost is shared by enough timers to vanish.
 	holdLimit = 64
 )
 
@@ -102,10 +103,11 @@ func (tw *TimingWheel) leave() {
 // none can keep the others from their turn.
 func (tw *TimingWheel) turn() {
 	for !tw.stopped.Load() {
-		b := tw.flushUpTo(tw.now() / tw.tick)
+		tw.flushUpTo(tw.now())
 		if !tw.due.empty() {
 			continue
 		}
+		b := tw.queue.head()
 		if b == nil {
 			return
 		}
@@ -117,47 +119,68 @@ func (tw *TimingWheel) turn() {
 }
 
 // flushUpTo is one round: it flushes what waited in due and every bucket that
-// expires up to tick, and returns the first that does not, nil if none is left.
-func (tw *TimingWheel) flushUpTo(tick int64) (next *bucket) {
+// has expired at the instant now. Afterwards the head of the delay queue, if any,
+// holds timers and is not due, unless the wheel was stopped.
+func (tw *TimingWheel) flushUpTo(now int64) {
+	// Everything that waits in due was due when it was put there.
 	tw.batch.takeAll(&tw.due)
-	tw.flush(&tw.batch)
-	for !tw.stopped.Load() {
-		next = tw.queue.nextBusy()
-		if next == nil || next.expiration > tick {
-			return next
+	tw.flush(&tw.batch, now)
+	emptied := 0
+	for b := tw.queue.head(); b != nil && !tw.stopped.Load(); b = tw.queue.head() {
+		if b.empty() {
+			tw.queue.removeHead()
+			if emptied++; emptied%holdLimit == 0 {
+				tw.pause()
+			}
+			continue
+		}
+		if b.expiration > now/tw.tick {
+			return
 		}
 		// The clock stands on the bucket's expiration until it is empty, so
 		// nothing can be filed into it, and it stays the head (see wheel).
-		tw.wheel.advance(next.expiration)
-		tw.flush(next)
+		tw.wheel.advance(b.expiration)
+		tw.flush(b, b.expiration*tw.tick)
 	}
-	return nil
 }
 
-// flush empties a bucket: timers that are due at the clock's tick fire, others
-// are reinserted, which is where an extended timer goes to its new place. None
-// can come back into b.
-func (tw *TimingWheel) flush(b *bucket) {
+// flush empties a bucket: timers whose deadline is not after the instant upTo
+// fire, others are reinserted, which is where an extended timer goes to its new
+// place. None can come back into b.
+func (tw *TimingWheel) flush(b *bucket, upTo int64) {
 	for t := b.front(); t != nil && !tw.stopped.Load(); t = b.front() {
-		if tw.held == holdLimit {
-			tw.mu.Unlock()
-			tw.lockAnew()
-			continue // t may be gone
-		}
-		tw.held++
-		tw.stats.LongestHold = max(tw.stats.LongestHold, tw.held)
 		word := t.word.Load()
 		switch deadline := deadlineOf(word); {
-		case deadline > tw.wheel.now*tw.tick:
+		case deadline > upTo:
 			t.unlink()
 			tw.stats.Reinserted++
-			tw.placeLocked(t, deadline)
+			tw.placeLocked(t, deadline, upTo)
 		case t.kind == plain:
 			tw.fireLocked(t)
 		default:
-			tw.runLocked(t.schedule(), word)
+			tw.runLocked(t.schedule(), word, upTo)
 		}
+		tw.handled()
 	}
+}
+
+// handled counts one more timer in this hold of the lock, and ends the hold if
+// that is enough.
+func (tw *TimingWheel) handled() {
+	tw.held++
+	tw.stats.LongestHold = max(tw.stats.LongestHold, tw.held)
+	if tw.held >= holdLimit {
+		tw.pause()
+	}
+}
+
+// pause lets callers have the lock. Without the Gosched the driver would have it
+// again before one that waits has woken up, time after time until the mutex
+// intervenes after a millisecond.
+func (tw *TimingWheel) pause() {
+	tw.mu.Unlock()
+	runtime.Gosched()
+	tw.lockAnew()
 }
 
 // fireLocked claims a plain timer and hands its callback to the executor.
@@ -213,20 +236,26 @@ type handover struct {
 }
 
 func (h *handover) call() {
-	defer func() {
-		if !h.done.Swap(true) {
-			h.tw.returned()
-		}
-	}()
+	defer h.over()
 	h.tw.invoke(h.f)
 }
 
-// execute gives h to the custom executor.
-func (tw *TimingWheel) execute(h *handover) {
-	if tw.onPanic != nil {
-		defer tw.recovered()
+func (h *handover) over() {
+	if !h.done.Swap(true) {
+		h.tw.returned()
 	}
-	tw.run(h.call)
+}
+
+// execute gives h to the custom executor. One that panics has not taken it, for
+// all one can know.
+func (tw *TimingWheel) execute(h *handover) {
+	taken := false
+	defer func() {
+		if !taken {
+			h.over()
+		}
+	}()
+	tw.invoke(func() { tw.run(h.call); taken = true })
 }
 
 // call runs f on a goroutine of its own.

@@ -195,6 +195,13 @@ func TestPanicInTheExecutor(t *testing.T) {
 		pass(t, tw, time.Minute)
 		require.Equal(t, 4, ran)
 		require.Equal(t, 1, handled)
+		require.NoError(t, tw.Shutdown(t.Context()))
+	})
+	bubble(t, func(t *testing.T) {
+		tw := New(WithExecutor(func(f func()) { panic("closed") }), WithPanicHandler(func(any, []byte) {}))
+		tw.AfterFunc(time.Second, func() { t.Error("ran") })
+		pass(t, tw, time.Minute)
+		require.NoError(t, tw.Shutdown(t.Context()), "what it did not take is not waited for")
 	})
 }
 

@@ -233,7 +233,7 @@ func TestNeverEarly(t *testing.T) {
 				for i := range n {
 					wg.Add(1)
 					d := time.Duration(rand.Int64N(int64(50 * time.Millisecond)))
-					called := time.Now()
+					var called time.Time
 					f := func() {
 						if late := time.Since(called) - d; late < 0 {
 							t.Errorf("%v after %v: early by %v", time.Since(called), d, -late)
@@ -242,15 +242,15 @@ func TestNeverEarly(t *testing.T) {
 					}
 					switch i % 3 {
 					case 0:
+						called = time.Now()
 						tw.AfterFunc(d, f)
 					case 1:
+						called = time.Now()
 						tw.AtFunc(called.Add(d), f)
 					case 2:
-						x := tw.AfterFunc(d/2, f)
-						called = time.Now() // f sees it: Reset and the driver take the lock
-						if !x.Reset(d) {
-							wg.Add(1) // both armings fire
-						}
+						x := tw.AfterFunc(time.Hour, f)
+						called = time.Now()
+						x.Reset(d)
 					}
 				}
 				wg.Wait()

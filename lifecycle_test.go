@@ -317,3 +317,28 @@ func TestNoGoroutineWhileOnlyWaiting(t *testing.T) {
 	tw.ScheduleFunc(Every(time.Hour), func() {})
 	require.LessOrEqual(t, runtime.NumGoroutine(), before)
 }
+
+// TestDrainTellsTheTruth: a timer that was due at once, on a wheel whose clock
+// stands before its first bucket, is not handed back as due long before.
+func TestDrainTellsTheTruth(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := NewTimingWheel(time.Millisecond, 20)
+		tw.AfterFunc(time.Minute, func() {})
+		pass(t, tw, time.Hour)
+		tw.AfterFunc(0, func() {})
+		unfired := tw.Drain()
+		require.Len(t, unfired, 2)
+		require.Equal(t, time.Minute, unfired[0].Deadline.Sub(tw.start))
+		require.Equal(t, time.Hour, unfired[1].Deadline.Sub(tw.start))
+	})
+}
+
+// TestWheelFromOutsideABubble would fire everything at once if it worked.
+func TestWheelFromOutsideABubble(t *testing.T) {
+	tw := New()
+	bubble(t, func(t *testing.T) {
+		require.PanicsWithValue(t, "timingwheel: used in a synctest bubble that it was not made in", func() {
+			tw.AfterFunc(time.Hour, func() {})
+		})
+	})
+}

@@ -15,22 +15,24 @@ func TestMisuseIsNamed(t *testing.T) {
 	defer tw.Stop()
 	var none *TimingWheel
 	pendingTimer := tw.AfterFunc(time.Hour, f)
+	ended := tw.ScheduleFunc(Every(time.Hour), f)
+	ended.Stop()
 	for _, tc := range []struct {
 		message string
 		do      func()
 	}{
 		{"timingwheel: non-positive tick 0s", func() { New(WithTick(0)) }},
 		{"timingwheel: non-positive tick -1ns", func() { New(WithTick(-1)) }},
-		{"timingwheel: wheel size 1 is not between 2 and 1048576", func() { New(WithWheelSize(1)) }},
-		{"timingwheel: wheel size -7 is not between 2 and 1048576", func() { New(WithWheelSize(-7)) }},
-		{"timingwheel: wheel size 1048577 is not between 2 and 1048576", func() { New(WithWheelSize(1<<20 + 1)) }},
+		{"timingwheel: wheel size 1 is not between 2 and 65536", func() { New(WithWheelSize(1)) }},
+		{"timingwheel: wheel size -7 is not between 2 and 65536", func() { New(WithWheelSize(-7)) }},
+		{"timingwheel: wheel size 65537 is not between 2 and 65536", func() { New(WithWheelSize(1<<16 + 1)) }},
 		{"timingwheel: nil executor", func() { New(WithExecutor(nil)) }},
 		{"timingwheel: nil panic handler", func() { New(WithPanicHandler(nil)) }},
 		{"timingwheel: nil Option", func() { New(nil) }},
 		{"timingwheel: more than one executor", func() { New(WithInline(), WithExecutor(func(f func()) { f() })) }},
 		{"timingwheel: non-positive tick 0s", func() { NewTimingWheel(0, 20) }},
-		{"timingwheel: wheel size 1 is not between 2 and 1048576", func() { NewTimingWheel(time.Millisecond, 1) }},
-		{"timingwheel: wheel size 2147483647 is not between 2 and 1048576", func() { NewTimingWheel(time.Millisecond, math.MaxInt64) }},
+		{"timingwheel: wheel size 1 is not between 2 and 65536", func() { NewTimingWheel(time.Millisecond, 1) }},
+		{"timingwheel: wheel size 9223372036854775807 is not between 2 and 65536", func() { NewTimingWheel(time.Millisecond, math.MaxInt64) }},
 
 		{"timingwheel: AfterFunc with a nil callback", func() { tw.AfterFunc(time.Second, nil) }},
 		{"timingwheel: AtFunc with a nil callback", func() { tw.AtFunc(time.Now(), nil) }},
@@ -45,6 +47,8 @@ func TestMisuseIsNamed(t *testing.T) {
 		{"timingwheel: Init of a nil Timer", func() { tw.Init(nil, f) }},
 		{"timingwheel: Init with a nil callback", func() { tw.Init(&Timer{}, nil) }},
 		{"timingwheel: Init of a pending Timer", func() { tw.Init(pendingTimer, f) }},
+		{"timingwheel: Init of a Timer that AtFunc or ScheduleFunc made", func() { tw.Init(ended, f) }},
+		{"timingwheel: Stop of a Timer that was never initialised", func() { (*Timer)(nil).Stop() }},
 		{"timingwheel: Stop of a Timer that was never initialised", func() { new(Timer).Stop() }},
 		{"timingwheel: Reset of a Timer that was never initialised", func() { new(Timer).Reset(time.Second) }},
 		{"timingwheel: ResetAt of a Timer that was never initialised", func() { new(Timer).ResetAt(time.Now()) }},

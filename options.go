@@ -13,9 +13,10 @@ const (
 	// measurements it was chosen by.
 	defaultWheelSize = 256
 
-	// maxWheelSize bounds the memory a slip of the pen can ask for: a wheel of
-	// so many slots takes 64 MiB.
-	maxWheelSize = 1 << 20
+	// maxWheelSize bounds what a slip of the pen can ask for, in memory and in
+	// work under the lock: a wheel of so many slots takes 4 MiB, and is made
+	// when it is first needed.
+	maxWheelSize = 1 << 16
 )
 
 // An Option sets up a TimingWheel made by New. The With functions panic with a
@@ -32,23 +33,29 @@ func WithTick(d time.Duration) Option {
 	return func(tw *TimingWheel) { tw.tick = int64(d) }
 }
 
-// WithWheelSize sets the number of slots per wheel, by default 256. A timer is
+// WithWheelSize sets the number of slots per wheel, from 2 to 65,536, by default
+// 256. A timer is
 // reinserted once per level, so larger wheels reinsert less and take more
 // memory: 64 bytes a slot of every level in use.
 func WithWheelSize(n int) Option {
 	if n < 2 || n > maxWheelSize {
-		panic("timingwheel: wheel size " + strconv.Itoa(n) + " is not between 2 and " + strconv.Itoa(maxWheelSize))
+		panic(wheelSizeMessage(int64(n)))
 	}
 	return func(tw *TimingWheel) { tw.wheelSize = n }
+}
+
+func wheelSizeMessage(n int64) string {
+	return "timingwheel: wheel size " + strconv.FormatInt(n, 10) + " is not between 2 and " + strconv.Itoa(maxWheelSize)
 }
 
 // WithExecutor hands callbacks to run instead of starting a goroutine for each:
 // a worker pool, an event loop, an errgroup. Only the driver calls run, one
 // callback at a time and never on the stack of AfterFunc or Reset, so a run
-// that blocks holds up every timer of the wheel, and one that panics is treated
-// like a callback that panics. run should call its argument once. If it drops
-// it, the timer has fired all the same and its callback never happens; Shutdown
-// cannot know that and waits until its context ends.
+// that blocks holds up every timer of the wheel. One that panics is treated like
+// a callback that panics, and as having dropped its argument. run should call
+// its argument once. If it drops it, the timer has fired all the same and its
+// callback never happens; Shutdown cannot know that and waits until its context
+// ends.
 func WithExecutor(run func(f func())) Option {
 	if run == nil {
 		panic("timingwheel: nil executor")

@@ -159,11 +159,6 @@ func (o *oracle) check(now time.Duration) {
 	o.got, o.which = nil, nil
 	require.NoError(o.t, o.tw.verify(true))
 	require.Equal(o.t, pending, o.tw.Len())
-	if o.tw.armed != unset {
-		require.LessOrEqual(o.t, o.tw.armed, int64(first/o.tick), "the next wake-up")
-	} else {
-		require.Equal(o.t, time.Duration(math.MaxInt64), first, "nothing to wake up for")
-	}
 }
 
 // TestTickOf: deadlines round up and the clock rounds down. Rounding a deadline

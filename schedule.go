@@ -17,10 +17,11 @@ import (
 // A Scheduler says when a schedule runs next. Every Schedule of robfig/cron is
 // one. Next is given the wall time of the run before, first that of the call of
 // ScheduleFunc, in the time's own location and without monotonic reading, and
-// returns the time of the next run. After runs that were missed and are not made
-// up for, it is given the present time instead. The schedule ends if Next returns
-// the zero time or one that is not after the time given. Next must not block:
-// calls after the first are made by the driver.
+// returns the time of the next run. It is called once for every run, also for one
+// that was missed and does not take place; only after a thousand such it is given
+// the present time instead. The schedule ends if Next returns the zero time or one
+// that is not after the time given. Next must not block: calls after the first
+// are made by the driver.
 type Scheduler interface {
 	Next(time.Time) time.Time
 }
@@ -51,8 +52,9 @@ func SkipWhileRunning() ScheduleOption {
 }
 
 // QueueWhileRunning has runs that would begin while another is in progress wait
-// for it, so that each takes place and no two overlap. One that waits does so on
-// the goroutine of the one before it, and takes no memory.
+// for it, so that each takes place and no two overlap. One that waits takes no
+// memory, follows on the goroutine of the one before it, and does not begin if the
+// wheel is stopped before its turn.
 func QueueWhileRunning() ScheduleOption {
 	return func(s *schedule) { s.overlap = queueOverlap }
 }
@@ -89,6 +91,11 @@ const (
 	skipMissed
 )
 
+// maxMissedSteps is how many missed runs are passed over one by one, which keeps
+// the phase of a Scheduler that only adds to the time it is given. The rest is
+// skipped at once, as the driver has other timers too.
+const maxMissedSteps = 1000
+
 // schedule is a Timer that the driver does not simply fire. It lives as long as
 // somebody holds its Timer or it is pending.
 type schedule struct {
@@ -112,6 +119,8 @@ type schedule struct {
 // schedule returns what a Timer that is not plain is part of. Such a Timer is
 // always the first field of a schedule, so its address is the schedule's. A
 // pointer back would cost every timer eight bytes.
+var _ = [1]struct{}{}[unsafe.Offsetof(schedule{}.timer)] // out of range if it is not
+
 func (t *Timer) schedule() *schedule { return (*schedule)(unsafe.Pointer(t)) }
 
 // ScheduleFunc calls f at the times s says, each run handed to the executor as
@@ -139,18 +148,18 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOptio
 		}
 		opt(r)
 	}
-	r.timer.init(tw, r.run, recurring)
+	r.timer.init(tw, nil, recurring)
 	now := tw.now()
 	if d, ok := s.(every); ok {
 		tw.arm(&r.timer, pending, deadlineAfter(now, time.Duration(d)), now)
 		return &r.timer
 	}
-	from := tw.wall().Round(0)
-	if at, ok := nextAfter(s, from); ok {
+	wall := tw.wall().Round(0)
+	at, ok := time.Time{}, false
+	tw.invoke(func() { at, ok = nextAfter(s, wall) })
+	if ok {
 		r.at = at
-		tw.arm(&r.timer, onWall, wallDeadline(at, from, now), now)
-	} else {
-		r.timer.word.Store(makeWord(ended, 0))
+		tw.arm(&r.timer, onWall, wallDeadline(at, wall, now), now)
 	}
 	return &r.timer
 }
@@ -172,9 +181,13 @@ func nextAfter(s Scheduler, from time.Time) (at time.Time, ok bool) {
 }
 
 // wallDeadline returns the instant at which to look at the wall clock again on
-// the way to at.
+// the way to at; if at has gone by, the instant at which it did.
 func wallDeadline(at, wall time.Time, now int64) int64 {
-	return deadlineAfter(now, min(at.Sub(wall), wallRecheck))
+	d := at.Sub(wall)
+	if d < 0 {
+		return max(now+int64(d), 0)
+	}
+	return deadlineAfter(now, min(d, wallRecheck))
 }
 
 // plan is what becomes of a schedule whose timer is due.
@@ -187,25 +200,30 @@ type plan struct {
 
 // runLocked handles the timer of s, which is due: it fixes the next run and
 // hands over the present one. word is the timer's, read in this hold of the
-// lock.
-func (tw *TimingWheel) runLocked(s *schedule, word uint64) {
+// lock. now is the instant the driver has got to: a next run that is not after it
+// waits in due for the next round.
+func (tw *TimingWheel) runLocked(s *schedule, word uint64, now int64) {
 	t := &s.timer
 	if stateOf(word) == onWall {
 		if wall := tw.wall(); s.at.After(wall) {
 			t.unlink()
 			deadline := wallDeadline(s.at, wall, tw.now())
 			t.word.Store(makeWord(onWall, deadline))
-			tw.placeLocked(t, deadline)
+			tw.placeLocked(t, deadline, now)
 			return
 		}
 	}
+	f := s.f
 	p := plan{run: true}
-	if s.scheduler != nil {
+	if t.kind == recurring {
+		f = s.run
 		tw.beginCall()
 		p = s.next(word)
 		tw.endCall()
 		if t.word.Load() != word || tw.stopped.Load() {
-			return // stopped, reset or dropped meanwhile: that was its outcome
+			// Stopped, reset or dropped meanwhile, which was its outcome; or
+			// the sweep of halt is about to drop it.
+			return
 		}
 	}
 	t.unlink()
@@ -221,10 +239,10 @@ func (tw *TimingWheel) runLocked(s *schedule, word uint64) {
 			tw.stats.Started++
 		}
 		s.at = p.at
-		tw.placeLocked(t, p.deadline)
+		tw.placeLocked(t, p.deadline, now)
 	}
 	if p.run {
-		tw.handOverLocked(t.f)
+		tw.handOverLocked(f)
 	}
 }
 
@@ -236,56 +254,70 @@ func (s *schedule) next(word uint64) (p plan) {
 	if tw.onPanic != nil {
 		defer tw.recovered()
 	}
-	scheduler := s.scheduler
-	s.scheduler = nil
 	p.run = true
+	scheduler := s.scheduler
+	if scheduler == nil {
+		return p
+	}
+	s.scheduler = nil
+	// What counts as missed goes by the tick that has begun: a run that was due
+	// within it is on time at the next.
+	now := tw.now()
+	begun := now - now%tw.tick
 	if d, ok := scheduler.(every); ok {
-		p = s.nextEvery(deadlineOf(word), int64(d), tw.now())
+		p = s.nextEvery(deadlineOf(word), int64(d), begun)
 	} else {
+		wall := tw.wall().Round(0).In(s.at.Location()).Add(time.Duration(begun - now))
 		at := s.at
-		wall := tw.wall().Round(0).In(at.Location())
 		if stateOf(word) != onWall {
 			at = wall // Reset moved this run here
 		}
 		p = s.nextWall(scheduler, at, wall)
+		p.deadline = wallDeadline(p.at, wall, begun)
 	}
 	s.scheduler = scheduler
 	return p
 }
 
-// nextEvery plans the run after the one that was due at deadline, d later.
+// nextEvery plans the run after the one that was due at deadline, d later, at
+// the instant now.
 func (s *schedule) nextEvery(deadline, d, now int64) plan {
 	next := deadlineAfter(deadline, time.Duration(d))
 	switch {
 	case s.missed == joinMissed && next <= now:
-		next = deadlineAfter(next, time.Duration((now-next)/d*d+d))
+		next = deadlineAfter(now, time.Duration(d-(now-next)%d))
 	case s.missed == skipMissed && now-deadline > int64(s.grace):
 		// The first of the rhythm that is not too late, though it may be due.
-		late := now - int64(s.grace) - deadline
-		next = deadlineAfter(deadline, time.Duration((late+d-1)/d*d))
+		since := now - int64(s.grace)
+		next = deadlineAfter(since, time.Duration(d-1-(since-deadline-1)%d))
 		return plan{run: false, state: pending, deadline: next}
 	}
 	return plan{run: true, state: pending, deadline: next}
 }
 
-// nextWall plans the run after the one that was due at the wall time at.
+// nextWall plans the run after the one that was due at the wall time at, but for
+// its deadline. wall is the present time.
 func (s *schedule) nextWall(scheduler Scheduler, at, wall time.Time) plan {
 	p := plan{run: true, state: onWall}
-	from := at
-	if s.missed == skipMissed && wall.Sub(at) > s.grace {
+	var past time.Time // runs up to here are passed over
+	switch {
+	case s.missed == joinMissed:
+		past = wall
+	case s.missed == skipMissed && wall.Sub(at) > s.grace:
 		p.run = false
-		from = wall.Add(-s.grace)
+		past = wall.Add(-s.grace - 1)
 	}
-	next, ok := nextAfter(scheduler, from)
-	if ok && s.missed == joinMissed && !next.After(wall) {
-		next, ok = nextAfter(scheduler, wall)
+	next, ok := nextAfter(scheduler, at)
+	for steps := 1; ok && !next.After(past); steps++ {
+		if steps >= maxMissedSteps {
+			next = past
+		}
+		next, ok = nextAfter(scheduler, next)
 	}
 	if !ok {
 		p.state = idle
-		return p
 	}
 	p.at = next
-	p.deadline = wallDeadline(next, wall, s.timer.tw.now())
 	return p
 }
 
@@ -325,8 +357,10 @@ func (s *schedule) runQueue() {
 			go tw.call(s.runQueue)
 		}
 	}()
-	for !done {
-		tw.invoke(s.begin)
+	for first := true; !done; first = false {
+		if first || !tw.stopped.Load() {
+			tw.invoke(s.begin)
+		}
 		done = s.busy.Add(-1) == 0
 	}
 }

@@ -501,3 +501,166 @@ func TestEveryAsPartOfAnother(t *testing.T) {
 		require.Equal(t, []time.Duration{1e9, 2e9, 3e9}, r.at)
 	})
 }
+
+// TestLateWakeUpsMissNothing: the driver comes a little late every time, as it
+// does on a real machine, and periods are between one tick and two. A run whose
+// tick has not come yet has not been missed.
+func TestLateWakeUpsMissNothing(t *testing.T) {
+	const tick, period = 10 * time.Millisecond, 10*time.Millisecond + time.Microsecond
+	for _, s := range []Scheduler{Every(period), everyWall(period)} {
+		t.Run(fmt.Sprintf("%T", s), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New(WithTick(tick), WithWheelSize(4096), WithInline())
+				wall := tw.withWall()
+				runs := 0
+				tw.ScheduleFunc(s, func() { runs++ })
+				for time.Since(tw.start) < 2*time.Second {
+					tw.suspend(100 * time.Microsecond)
+					wall.offset += 100 * time.Microsecond
+					pass(t, tw, tick)
+				}
+				require.InDelta(t, 2*time.Second/period, runs, 3)
+			})
+		})
+	}
+}
+
+// TestResetToZeroKeepsTheRhythm: the run that Reset moved to now counts as one of
+// now, not as one of the tick that began before, or of a wheel's clock that stood.
+func TestResetToZeroKeepsTheRhythm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithTick(time.Second), WithInline())
+		r := newRecorder()
+		x := tw.ScheduleFunc(Every(time.Second), r.hit)
+		pass(t, tw, 900*time.Millisecond)
+		require.True(t, x.Reset(0))
+		pass(t, tw, 2500*time.Millisecond)
+		require.Equal(t, []time.Duration{900e6, 2e9, 3e9}, r.at)
+	})
+	bubble(t, func(t *testing.T) {
+		tw := NewTimingWheel(time.Millisecond, 20)
+		r := newRecorder()
+		x := tw.ScheduleFunc(Every(time.Hour), r.hit)
+		tw.AfterFunc(time.Minute, func() {})
+		pass(t, tw, 30*time.Minute)
+		require.True(t, x.Reset(0))
+		tw.Start()
+		pass(t, tw, 2*time.Hour)
+		require.Equal(t, []time.Duration{30 * time.Minute, 90 * time.Minute, 150 * time.Minute}, r.at)
+	})
+}
+
+// TestBacklogInOrder: sixty thousand missed runs are made up for at once, each in
+// its turn among the other timers that were missed.
+func TestBacklogInOrder(t *testing.T) {
+	for _, s := range []Scheduler{Every(time.Millisecond), everyWall(time.Millisecond)} {
+		t.Run(fmt.Sprintf("%T", s), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New(WithInline())
+				wall := tw.withWall()
+				runs, seen := 0, 0
+				tw.AfterFunc(30*time.Second, func() { seen = runs })
+				tw.ScheduleFunc(s, func() { runs++ }, RunMissed())
+				tw.suspend(time.Minute)
+				wall.offset = time.Minute
+				pass(t, tw, time.Millisecond)
+				require.Equal(t, 60_001, runs)
+				require.InDelta(t, 30_000, seen, 1)
+			})
+		})
+	}
+}
+
+// TestNextIsCalledOncePerRun: a Scheduler that counts, as one with growing gaps
+// does, loses none of its entries to runs that were missed.
+func TestNextIsCalledOncePerRun(t *testing.T) {
+	for _, tc := range []struct {
+		opts []ScheduleOption
+		want []int // entries that ran
+	}{
+		{nil, []int{3, 4}},
+		{[]ScheduleOption{RunMissed()}, []int{1, 2, 3, 4}},
+		{[]ScheduleOption{SkipMissed(time.Second)}, []int{3, 4}},
+	} {
+		bubble(t, func(t *testing.T) {
+			tw := New(WithInline(), WithWheelSize(4096))
+			wall := tw.withWall()
+			entry := 0
+			begin := time.Now().Round(0)
+			var ran []int
+			tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
+				require.Equal(t, begin.Add([]time.Duration{0, 1e9, 2e9, 4e9, 8e9}[entry]), at)
+				if entry++; entry > 4 {
+					return time.Time{}
+				}
+				return begin.Add([]time.Duration{0, 1e9, 2e9, 4e9, 8e9}[entry])
+			}), func() { ran = append(ran, entry-1) }, tc.opts...)
+			tw.suspend(3500 * time.Millisecond)
+			wall.offset = 3500 * time.Millisecond
+			pass(t, tw, time.Second) // the alarm of the first: 4.5 s in truth
+			pass(t, tw, time.Hour)
+			if tc.opts == nil {
+				// The first of those missed is made up for, in place of all.
+				require.Len(t, ran, 2)
+				return
+			}
+			require.Equal(t, tc.want, ran)
+		})
+	}
+}
+
+// TestSchedulerWithoutEnd: a gap with more missed runs than one cares to pass
+// over one by one.
+func TestSchedulerWithoutEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline())
+		wall := tw.withWall()
+		runs, calls := 0, 0
+		tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
+			calls++
+			return at.Add(1)
+		}), func() { runs++ })
+		tw.suspend(time.Hour)
+		wall.offset = time.Hour
+		pass(t, tw, time.Millisecond)
+		require.Equal(t, 1, runs)
+		require.LessOrEqual(t, calls, maxMissedSteps+2)
+	})
+}
+
+func TestSkipMissedSaturates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline())
+		runs := 0
+		x := tw.ScheduleFunc(Every(math.MaxInt64), func() { runs++ }, SkipMissed(0))
+		require.True(t, x.Reset(1))
+		pass(t, tw, time.Hour)
+		require.True(t, x.Pending())
+		require.Zero(t, runs, "it was a tick late, and no grace was given")
+	})
+}
+
+func TestFirstNextPanics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		bad := nextFunc(func(time.Time) time.Time { panic("bad schedule") })
+		handled := 0
+		tw := New(WithPanicHandler(func(any, []byte) { handled++ }))
+		x := tw.ScheduleFunc(bad, func() { t.Error("ran") })
+		require.Equal(t, 1, handled)
+		require.False(t, x.Pending())
+		require.False(t, x.Reset(0))
+		require.Panics(t, func() { New().ScheduleFunc(bad, func() {}) })
+	})
+}
+
+func TestWaitingRunsEndWithTheWheel(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		runs := 0
+		tw.ScheduleFunc(Every(time.Second), func() { runs++; time.Sleep(time.Hour) }, QueueWhileRunning())
+		pass(t, tw, 30*time.Minute)
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.Equal(t, 1, runs)
+		require.Equal(t, time.Hour+time.Second, time.Since(tw.start))
+	})
+}

@@ -77,8 +77,12 @@ func isPending(word uint64) bool {
 
 // Init prepares t, typically a field of the caller's own struct, to call f. It
 // arms nothing; Reset and ResetAt do, again and again, without allocating. Init
-// of a pending Timer panics. Unlike the other calls it must not run while any
-// other goroutine uses t.
+// of a pending Timer panics, and of one that AtFunc or ScheduleFunc made. Unlike
+// the other calls it must not run while any other goroutine uses t.
+//
+// A touch that comes after the timer has fired arms it anew, as with
+// time.Timer: whoever touches an idle timeout and sees Reset return false should
+// Stop it again if the connection is being closed.
 func (tw *TimingWheel) Init(t *Timer, f func()) {
 	tw.check("Init")
 	switch {
@@ -88,6 +92,9 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 		panic("timingwheel: Init with a nil callback")
 	case isPending(t.word.Load()):
 		panic("timingwheel: Init of a pending Timer")
+	case t.kind != plain:
+		// Its runs that were handed over still look at the word.
+		panic("timingwheel: Init of a Timer that AtFunc or ScheduleFunc made")
 	}
 	t.init(tw, f, plain)
 	t.word.Store(makeWord(idle, 0))
@@ -99,7 +106,7 @@ func (t *Timer) init(tw *TimingWheel, f func(), k kind) {
 
 // wheel returns the wheel of an initialised Timer; what names the caller.
 func (t *Timer) wheel(what string) *TimingWheel {
-	if t.tw == nil {
+	if t == nil || t.tw == nil {
 		panic("timingwheel: " + what + " of a Timer that was never initialised")
 	}
 	return t.tw

@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"context"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -96,8 +95,10 @@ func New(opts ...Option) *TimingWheel {
 // signature of the well-known Go port of Kafka's wheel. It panics if tick is
 // not positive or wheelSize is below 2.
 func NewTimingWheel(tick time.Duration, wheelSize int64) *TimingWheel {
-	// Out of range for an int is out of range for WithWheelSize, which says so.
-	tw := New(WithTick(tick), WithWheelSize(int(min(max(wheelSize, math.MinInt32), math.MaxInt32))))
+	if int64(int(wheelSize)) != wheelSize { // on 32-bit machines
+		panic(wheelSizeMessage(wheelSize))
+	}
+	tw := New(WithTick(tick), WithWheelSize(int(wheelSize)))
 	tw.started = false
 	return tw
 }
@@ -194,13 +195,9 @@ func (tw *TimingWheel) armLocked(t *Timer, s state, deadline, now int64) (wasPen
 		return false
 	}
 	tw.catchUpLocked(now)
-	if deadline <= now {
-		// Due at once, not at the end of the tick that has begun.
-		deadline = min(deadline, tw.wheel.now*tw.tick)
-	}
 	word := t.word.Load()
 	wasPending = isPending(word)
-	if wasPending && deadline >= deadlineOf(word) {
+	if wasPending && deadline >= deadlineOf(word) && deadline > now {
 		// Extend: the timer keeps its place, and the flush of its bucket finds
 		// the later deadline in the word.
 		t.word.Store(makeWord(s, deadline))
@@ -212,7 +209,7 @@ func (tw *TimingWheel) armLocked(t *Timer, s state, deadline, now int64) (wasPen
 		tw.stats.Started++
 	}
 	t.word.Store(makeWord(s, deadline))
-	if e := tw.placeLocked(t, deadline); e == tw.wheel.now && tw.executor == goroutine && tw.started && t.kind == plain {
+	if e := tw.placeLocked(t, deadline, now); e == tw.wheel.now && tw.executor == goroutine && tw.started && t.kind == plain {
 		tw.fireLocked(t) // a goroutine needs no driver to start it
 	} else {
 		tw.wakeAtLocked(e)
@@ -222,17 +219,19 @@ func (tw *TimingWheel) armLocked(t *Timer, s state, deadline, now int64) (wasPen
 
 // placeLocked puts t, which is in no bucket, where its deadline belongs, and
 // returns the tick at which the driver has to look there: the clock's own if
-// the timer is due already, unset if never. The caller sees to the alarm under
-// the same hold of the lock.
-func (tw *TimingWheel) placeLocked(t *Timer, deadline int64) (attention int64) {
+// the deadline is not after now, unset if it never comes. The caller sees to the
+// alarm under the same hold of the lock.
+func (tw *TimingWheel) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 	if deadline == never {
 		tw.beyond.add(t)
 		return unset
 	}
-	// The wheel's own clock decides, not the caller's reading, which may be
-	// older: filed by that one, the timer could land one lap late.
+	// A deadline that has come is due at once, not when the tick that has begun
+	// is over. For the rest the wheel's own clock decides, not the caller's
+	// reading, which may be older: filed by that one, the timer could land one
+	// lap late.
 	e := tw.tickOf(deadline)
-	if e <= tw.wheel.now {
+	if deadline <= now || e <= tw.wheel.now {
 		tw.due.add(t)
 		return tw.wheel.now
 	}
@@ -279,7 +278,7 @@ type Unfired struct {
 // schedule appears once, with its next run.
 func (tw *TimingWheel) Drain() []Unfired {
 	tw.check("Drain")
-	unfired := []Unfired{}
+	unfired := make([]Unfired, 0, tw.Len()) // before halt, which holds the lock
 	tw.halt(&unfired)
 	slices.SortStableFunc(unfired, func(a, b Unfired) int { return a.Deadline.Compare(b.Deadline) })
 	return unfired
@@ -292,9 +291,6 @@ func (tw *TimingWheel) halt(unfired *[]Unfired) {
 	defer tw.mu.Unlock()
 	if !tw.stopped.Swap(true) && tw.alarm != nil && tw.alarm.Stop() {
 		tw.ringing--
-	}
-	if unfired != nil {
-		*unfired = make([]Unfired, 0, tw.lenLocked()) // now it can only shrink
 	}
 	for n := 1; ; n++ {
 		t := tw.anyPendingLocked()
@@ -327,8 +323,13 @@ func (tw *TimingWheel) anyPendingLocked() *Timer {
 
 func (tw *TimingWheel) unfired(t *Timer, word uint64) Unfired {
 	u := Unfired{Timer: t, Deadline: tw.instant(deadlineOf(word)), F: t.f}
+	if t.kind == plain {
+		return u
+	}
+	s := t.schedule()
+	u.F = s.f
 	if stateOf(word) == onWall {
-		u.Deadline = t.schedule().at
+		u.Deadline = s.at
 	}
 	return u
 }

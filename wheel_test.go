@@ -234,7 +234,7 @@ func (o *wheelOracle) advance(d int64) {
 	o.fired = nil
 
 	o.tw.mu.Lock()
-	o.tw.flushUpTo(o.clock)
+	o.tw.flushUpTo(o.clock) // the tick is 1, so an instant is a tick
 	o.tw.mu.Unlock()
 	require.Equal(o.t, want, o.fired)
 }

@@ -112,12 +112,13 @@
  *                  the word. Every other transition is then a compare-and-swap
  *                  too, under the lock, and begins anew if it fails
  *   NO_COVERAGE    do not check uncovered, to see what comes of it
+ *   MARKS          have the verifier say which branches it reaches; see REACHED
  *
  * Each TRAP_ switch builds in a mistake that the design avoids, and that the
  * model has to find; they are explained where they are. A model that finds
  * nothing proves something only if it can find these. For the same reason every
- * statement is reached in some configuration without a trap, which the test
- * checks.
+ * statement, and every branch marked REACHED, is reached in some configuration
+ * without a trap; the test checks that too.
  *
  *
  * By hand
@@ -125,7 +126,8 @@
  *   spin -a -DSTOPPERS=1 protocol.pml && gcc -O2 -DSAFETY -o pan pan.c && ./pan
  *   spin -t -p -g -l -DSTOPPERS=1 protocol.pml     # replay the violation found
  *
- * with the same macros for both calls of spin; pan -i finds a shortest trail.
+ * with the same macros for both calls of spin, MARKS not among them; ./pan -i,
+ * built with -DREACH, finds a shortest violation.
  */
 
 #define GOROUTINE 0
@@ -178,6 +180,14 @@
 #define NOWHERE 6
 #define EMPTY(b) (bucket[0] != (b) && bucket[1] != (b))
 #define EMPTY_WHEEL (bucket[0] == NOWHERE && bucket[1] == NOWHERE)
+
+/* Within a d_step Spin does not record what is reached. With MARKS each branch
+   that matters says so when it is reached first. */
+#ifdef MARKS
+#define REACHED(what) c_code { static int seen; if (!seen) { seen = 1; printf("reached: %s\n", #what); } }
+#else
+#define REACHED(what) skip
+#endif
 
 /* What the library's variables are called there, they are called here. */
 
@@ -351,6 +361,7 @@ inline next_busy(b) {
 	head(b);
 	do
 	:: b != NOWHERE && EMPTY(b) ->
+	   REACHED(emptied_bucket_dropped);
 	   queued[b] = 0;
 	   expiration[b] = 0;
 	   head(b)
@@ -365,7 +376,7 @@ inline advance(to) {
 	passed_bucket = PASSED(0, to) || PASSED(1, to) || PASSED(2, to);
 	assert(!passed_bucket);
 	if
-	:: to > wheel_now -> wheel_now = to
+	:: to > wheel_now -> REACHED(clock_advanced); wheel_now = to
 	:: else
 	fi
 }
@@ -378,7 +389,7 @@ inline catch_up(now, b) {
 	head(b);
 	if
 #ifndef TRAP_CATCH_UP
-	:: b != NOWHERE && expiration[b] <= now -> advance(expiration[b] - 1)
+	:: b != NOWHERE && expiration[b] <= now -> REACHED(caught_up_short_of_a_bucket); advance(expiration[b] - 1)
 #endif
 	:: else -> advance(now)
 	fi;
@@ -398,12 +409,12 @@ inline catch_up(now, b) {
 
 inline place(t, d, at, e, b) {
 	if
-	:: d == NEVER -> link(t, BEYOND); e = UNSET
-	:: d != NEVER && d <= at -> link(t, DUE); e = at
+	:: d == NEVER -> REACHED(placed_beyond); link(t, BEYOND); e = UNSET
+	:: d != NEVER && d <= at -> REACHED(placed_due); link(t, DUE); e = at
 	:: else ->
 	   if
-	   :: d - at < SPAN -> b = FINE + d % 2; e = d
-	   :: else -> b = COARSE; e = d - d % 2
+	   :: d - at < SPAN -> REACHED(placed_fine); b = FINE + d % 2; e = d
+	   :: else -> REACHED(placed_coarse); b = COARSE; e = d - d % 2
 	   fi;
 #ifndef TRAP_STALE_CLOCK /* it gets here as well; what follows from it is to be seen */
 	   two_laps = queued[b] && expiration[b] != e;
@@ -411,8 +422,8 @@ inline place(t, d, at, e, b) {
 #endif
 	   link(t, b);
 	   if
-	   :: queued[b] -> e = expiration[b]
-	   :: else -> queued[b] = 1; expiration[b] = e
+	   :: queued[b] -> REACHED(bucket_was_queued); e = expiration[b]
+	   :: else -> REACHED(bucket_queued); queued[b] = 1; expiration[b] = e
 	   fi;
 	   b = 0
 	fi
@@ -434,16 +445,16 @@ inline set_alarm(e) {
 	armed = e;
 	alarm_at = e;
 	if
-	:: MOVED
-	:: else -> ringing++
+	:: MOVED -> REACHED(alarm_moved)
+	:: else -> REACHED(alarm_set); ringing++
 	fi;
 	alarm_on = 1
 }
 
 inline wake_at(e) {
 	if
-	:: started && !driving && e < armed -> set_alarm(e)
-	:: else
+	:: started && !driving && e < armed -> REACHED(driver_woken); set_alarm(e)
+	:: else -> REACHED(driver_not_needed)
 	fi
 }
 
@@ -459,8 +470,8 @@ inline wake_at(e) {
 
 inline announce_quiet() {
 	if
-	:: quiet_made && inflight == 0 && !driving && NO_RING -> quiet = 1
-	:: else
+	:: quiet_made && inflight == 0 && !driving && NO_RING -> REACHED(quiet); quiet = 1
+	:: else -> REACHED(not_quiet)
 	fi
 }
 
@@ -549,6 +560,11 @@ flush:
 	      :: d_step { DEADLINE(w) > wheel_now -> /* reinsert */
 	            unlink(t);
 	            place(t, DEADLINE(w), wheel_now, e, scratch);
+	            if
+	            :: bucket[t] < COARSE -> REACHED(reinserted_fine)
+	            :: bucket[t] == COARSE -> REACHED(reinserted_coarse)
+	            :: bucket[t] == BEYOND -> REACHED(reinserted_beyond)
+	            fi;
 	            w = 0; e = 0
 	         }
 	      :: d_step { DEADLINE(w) <= wheel_now && !UNCHANGED(t, w) -> w = 0 } /* extended: once more */
@@ -650,8 +666,8 @@ exited:
 		held = 0;
 		driving = 0;
 		if
-		:: !stopped -> wake_at(wheel_now)
-		:: else
+		:: !stopped -> REACHED(goexit); wake_at(wheel_now)
+		:: else -> REACHED(goexit_of_a_stopped_wheel)
 		fi
 	};
 	d_step {
@@ -705,8 +721,8 @@ end:
 	:: d_step { counting > 0 ->
 	      counting--;
 	      if
-	      :: stopped -> telling++
-	      :: else
+	      :: stopped -> REACHED(last_callback_tells); telling++
+	      :: else -> REACHED(last_callback_need_not_tell)
 	      fi
 	   }
 #endif
@@ -730,23 +746,23 @@ inline stop() {
 	   b = bucket[t];
 #endif
 	   HELD {
-	   d_step { mu == 0 -> mu = 1; w = word[t] };
-	   do
+	      d_step { mu == 0 -> mu = 1; w = word[t] };
+	      do
 #ifdef TRAP_STOP_IDENTITY
-	   :: d_step { bucket[t] != b -> note_false(t); unlock() };
-	      break
+	      :: d_step { bucket[t] != b -> note_false(t); unlock() };
+	         break
 #endif
-	   :: d_step { !IS_PENDING(w) -> note_false(t); unlock() };
-	      break
-	   :: d_step { IS_PENDING(w) && UNCHANGED(t, w) ->
-	         word[t] = WORD(IDLE, 0);
-	         note_outcome(t);
-	         unlink(t);
-	         unlock()
-	      };
-	      break
-	   :: d_step { IS_PENDING(w) && !UNCHANGED(t, w) -> w = word[t] } /* extended: once more */
-	   od
+	      :: d_step { !IS_PENDING(w) -> note_false(t); unlock() };
+	         break
+	      :: d_step { IS_PENDING(w) && UNCHANGED(t, w) ->
+	            word[t] = WORD(IDLE, 0);
+	            note_outcome(t);
+	            unlink(t);
+	            unlock()
+	         };
+	         break
+	      :: d_step { IS_PENDING(w) && !UNCHANGED(t, w) -> w = word[t] } /* extended: once more */
+	      od
 	   }
 	fi
 }
@@ -786,41 +802,41 @@ inline arm() {
 	w = word[t];
 #endif
 	HELD {
-	if
-	:: mu == 0 && LOOKED_STOPPED -> goto next
-	:: d_step {
-	      mu == 0 && !LOOKED_STOPPED -> mu = 1;
-	      catch_up(now, b);
-	      want = d;
-	      if
-	      :: d <= now && wheel_now < d -> d = wheel_now
-	      :: else
-	      fi;
+		if
+		:: mu == 0 && LOOKED_STOPPED -> goto next
+		:: d_step {
+		      mu == 0 && !LOOKED_STOPPED -> mu = 1;
+		      catch_up(now, b);
+		      want = d;
+		      if
+		      :: d <= now && wheel_now < d -> REACHED(due_at_once_before_the_wheel_knows); d = wheel_now
+		      :: else
+		      fi;
 #if !defined(TRAP_RESET_BY_STORE) || defined(EXTEND_CAS)
-	      w = word[t]
+		      w = word[t]
 #endif
-	   }
-	fi;
-	do
-	:: d_step { !UNCHANGED(t, w) -> w = word[t] } /* extended: once more */
-	:: d_step { UNCHANGED(t, w) && IS_PENDING(w) && d >= DEADLINE(w) -> /* extend in place */
-	      word[t] = WORD(PENDING, d);
-	      note_armed(t, want, true);
-	      unlock()
-	   };
-	   goto next
-	:: d_step { UNCHANGED(t, w) && !(IS_PENDING(w) && d >= DEADLINE(w)) ->
-	      word[t] = WORD(PENDING, d);
-	      note_armed(t, want, IS_PENDING(w));
-	      if
-	      :: IS_PENDING(w) -> unlink(t)
-	      :: else
-	      fi;
-	      place(t, d, PLACE_BY, e, b);
-	      w = WORD(PENDING, d)
-	   };
-	   break
-	od
+		   }
+		fi;
+		do
+		:: d_step { !UNCHANGED(t, w) -> w = word[t] } /* extended: once more */
+		:: d_step { UNCHANGED(t, w) && IS_PENDING(w) && d >= DEADLINE(w) -> /* extend in place */
+		      word[t] = WORD(PENDING, d);
+		      note_armed(t, want, true);
+		      unlock()
+		   };
+		   goto next
+		:: d_step { UNCHANGED(t, w) && !(IS_PENDING(w) && d >= DEADLINE(w)) ->
+		      word[t] = WORD(PENDING, d);
+		      note_armed(t, want, IS_PENDING(w));
+		      if
+		      :: IS_PENDING(w) -> REACHED(moved); unlink(t)
+		      :: else -> REACHED(armed)
+		      fi;
+		      place(t, d, PLACE_BY, e, b);
+		      w = WORD(PENDING, d)
+		   };
+		   break
+		od
 	};
 	if
 	:: d_step { CLAIMABLE(t) && UNCHANGED(t, w) -> /* a goroutine needs no driver */
@@ -831,6 +847,10 @@ inline arm() {
 	      unlock()
 	   }
 	:: d_step { !(CLAIMABLE(t) && UNCHANGED(t, w)) ->
+	      if
+	      :: CLAIMABLE(t) -> REACHED(extended_before_the_claim)
+	      :: else -> REACHED(left_to_the_driver)
+	      fi;
 	      wake_at(e);
 	      unlock()
 	   }
@@ -948,8 +968,8 @@ inline halt() {
 	fi;
 	d_step {
 		if
-		:: first && PREVENTED -> alarm_on = 0; alarm_at = 0; ringing--
-		:: else
+		:: first && PREVENTED -> REACHED(ring_prevented); alarm_on = 0; alarm_at = 0; ringing--
+		:: else -> REACHED(ring_not_prevented)
 		fi;
 		first = 0
 	};
@@ -959,24 +979,24 @@ inline halt() {
 	:: d_step { n < HOLD && EMPTY_WHEEL -> stop_returned = 1; n = 0; unlock() };
 	   break
 	:: HELD {
-	   atomic {
-	      n < HOLD && !EMPTY_WHEEL ->
+	      atomic {
+	         n < HOLD && !EMPTY_WHEEL ->
+	         if
+	         :: bucket[0] != NOWHERE -> t = 0
+	         :: bucket[1] != NOWHERE -> t = 1
+	         fi;
+	         w = word[t]
+	      };
 	      if
-	      :: bucket[0] != NOWHERE -> t = 0
-	      :: bucket[1] != NOWHERE -> t = 1
-	      fi;
-	      w = word[t]
-	   };
-	   if
-	   :: d_step { UNCHANGED(t, w) ->
-	         word[t] = WORD(IDLE, 0);
-	         note_outcome(t);
-	         unlink(t);
-	         n++;
-	         t = 0; w = 0
-	      }
-	   :: d_step { !UNCHANGED(t, w) -> t = 0; w = 0 } /* extended: once more */
-	   fi
+	      :: d_step { UNCHANGED(t, w) ->
+	            word[t] = WORD(IDLE, 0);
+	            note_outcome(t);
+	            unlink(t);
+	            n++;
+	            t = 0; w = 0
+	         }
+	      :: d_step { !UNCHANGED(t, w) -> t = 0; w = 0 } /* extended: once more */
+	      fi
 	   }
 	od
 }
@@ -1012,7 +1032,7 @@ active proctype starter() {
 	      started = 1;
 	      next_busy(b);
 	      if
-	      :: b != NOWHERE -> wake_at(expiration[b])
+	      :: b != NOWHERE -> REACHED(start_finds_a_bucket); wake_at(expiration[b])
 	      :: else
 	      fi;
 	      b = 0
@@ -1020,7 +1040,7 @@ active proctype starter() {
 	fi;
 	d_step {
 		if
-		:: !EMPTY(DUE) -> wake_at(wheel_now)
+		:: !EMPTY(DUE) -> REACHED(start_finds_what_is_due); wake_at(wheel_now)
 		:: else
 		fi;
 		unlock()

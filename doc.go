@@ -1,0 +1,95 @@
+/*
+Package timingwheel runs callbacks when their time has come, as time.AfterFunc
+does, at a cost that does not grow with the number of timers that are pending. It
+is made for programs that keep many timers and let few of them fire: timeouts of
+connections, requests, leases and sessions.
+
+	tw := timingwheel.New()
+	t := tw.AfterFunc(30*time.Second, func() { conn.Close() })
+	t.Reset(30 * time.Second) // on every packet
+	t.Stop()                  // when the connection ends in good order
+
+It is a hierarchical timing wheel as Apache Kafka has it (after Varghese and
+Lauck, "Hashed and Hierarchical Timing Wheels", 1987): timers lie in buckets, one
+for each slot of a wheel; what lies beyond a wheel goes to a coarser one; a heap
+of the buckets that are not empty, the delay queue, tells when to wake up next, so
+that nothing has to tick while nothing is due.
+
+	AfterFunc(70 s) at second 0, tick 1 ms, 256 slots a wheel
+
+	                     slot   0     1     2  ...            255
+	overflow wheel  65,536 ms  [ ]   [70s] [ ]   ...           [ ]     due at 65.536 s, then
+	overflow wheel     256 ms  [ ]   [ ]   ...  [17]  ...      [ ]     due at 69.888 s, then
+	lowest wheel         1 ms  [ ]   [ ]   ...  [112] ...      [ ]     fires at 70.000 s
+
+	delay queue: the buckets with timers in them, by when they are due
+	alarm:       one time.AfterFunc, set for the first of them
+
+# When package time is the better choice
+
+Package time is faster at nothing but needs no wheel: with a few thousand timers,
+or with timers that mostly fire, use it and think no more of it. Use it also for
+what has to be more punctual than a millisecond or two, for channels in a select,
+and where a dependency is not worth some hundred nanoseconds. The wheel pays where
+timers are many, are mostly stopped or pushed on, or are part of structs that are
+reused.
+
+# Accuracy
+
+A callback never begins before its deadline. Deadlines round up to the tick, a
+millisecond by default; to that comes what the platform takes to wake a sleeping
+program, about a millisecond on Linux. Callbacks of earlier ticks are handed over
+before those of later ticks; within a tick there is no order. A callback that
+blocks delays others only with WithInline, or with an executor that blocks.
+
+Durations run on the monotonic clock: a step of the wall clock moves nothing.
+AtFunc with a time that has no monotonic reading, and ScheduleFunc but for Every,
+follow the wall clock and notice a step within a minute.
+
+# Tick and wheel size
+
+Make the tick as coarse as your timeouts allow: a wheel of many timers wakes up
+once per tick in which something is due, so 10 ms or 100 ms ticks save wake-ups
+where timeouts are seconds. The wheel size trades memory (64 bytes a slot and
+level) for reinsertion: a timer moves once per level it starts above the lowest.
+With the defaults timeouts up to 256 ms never move, up to 65 s once, up to 4.6
+hours twice.
+
+# Concurrency
+
+Everything may be called from any goroutine, callbacks included. No lock is held
+while user code runs, and none for more than a bounded number of timers. Each
+arming of a timer has exactly one outcome: its callback was handed to the
+executor, or Stop or Reset returned true, or the wheel was stopped.
+
+# Lifecycle
+
+A wheel made by New runs from its first timer, one made by NewTimingWheel from
+Start. Between wake-ups it has no goroutine, and with nothing pending no alarm
+either, so a wheel need not be stopped to be collected. Stop drops what is
+pending, Drain hands it back, Shutdown waits for callbacks under way. All are
+final.
+
+A wheel made inside a testing/synctest bubble follows the bubble's clock.
+
+# Cost
+
+	AfterFunc, AtFunc    one allocation of 48 bytes, one clock reading, one mutex
+	ScheduleFunc         the same with 128 bytes or so, and a call of Next
+	Reset, ResetAt       no allocation; one clock reading, one mutex
+	Stop                 no allocation, one mutex
+	Pending              an atomic load
+	Len, Stats           one mutex
+	a pending timer      48 bytes and its closure; moved once per level
+	an empty wheel       17 KiB, and as much again for each level in use
+
+None depends on how many timers are pending.
+
+# Limits
+
+A wheel is one process's memory: what is pending when the process ends is gone. A
+deadline more than 146 years after the wheel was made never comes. There is no
+priority among timers of one tick. A timer cannot be moved from one wheel to
+another while it is pending.
+*/
+package timingwheel

@@ -1,0 +1,297 @@
+package timingwheel_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/go-timingwheel/timingwheel"
+)
+
+func Example() {
+	tw := timingwheel.New()
+	done := make(chan struct{})
+	tw.AfterFunc(10*time.Millisecond, func() {
+		fmt.Println("time is up")
+		close(done)
+	})
+	<-done
+	// Output: time is up
+}
+
+func ExampleNew() {
+	tw := timingwheel.New(
+		timingwheel.WithTick(10*time.Millisecond), // timeouts of seconds need no finer
+		timingwheel.WithWheelSize(512),
+	)
+	tw.AfterFunc(time.Minute, func() {})
+	fmt.Println(tw.Len())
+	tw.Stop()
+	// Output: 1
+}
+
+func ExampleNewTimingWheel() {
+	tw := timingwheel.NewTimingWheel(time.Millisecond, 20)
+	tw.Start()
+	defer tw.Stop()
+	done := make(chan struct{})
+	tw.AfterFunc(time.Millisecond, func() { close(done) })
+	<-done
+	fmt.Println("fired")
+	// Output: fired
+}
+
+func ExampleTimingWheel_Start() {
+	tw := timingwheel.NewTimingWheel(time.Millisecond, 20)
+	done := make(chan struct{})
+	tw.AfterFunc(0, func() { close(done) })
+	time.Sleep(5 * time.Millisecond)
+	fmt.Println("pending before Start:", tw.Len())
+	tw.Start() // what is overdue fires now
+	<-done
+	fmt.Println("pending after:", tw.Len())
+	// Output:
+	// pending before Start: 1
+	// pending after: 0
+}
+
+func ExampleTimingWheel_AfterFunc() {
+	tw := timingwheel.New()
+	start := time.Now()
+	done := make(chan time.Duration)
+	tw.AfterFunc(20*time.Millisecond, func() { done <- time.Since(start) })
+	fmt.Println("never early:", <-done >= 20*time.Millisecond)
+	// Output: never early: true
+}
+
+func ExampleTimingWheel_AtFunc() {
+	tw := timingwheel.New()
+	done := make(chan time.Time)
+	// A time that was stored or parsed follows the wall clock.
+	at := time.Now().Add(10 * time.Millisecond).Round(0)
+	tw.AtFunc(at, func() { done <- time.Now() })
+	fmt.Println("before its time:", (<-done).Before(at))
+	// Output: before its time: false
+}
+
+func ExampleTimingWheel_ScheduleFunc() {
+	tw := timingwheel.New(timingwheel.WithInline())
+	done := make(chan struct{})
+	runs := 0
+	var job *timingwheel.Timer
+	job = tw.ScheduleFunc(timingwheel.Every(2*time.Millisecond), func() {
+		runs++
+		fmt.Println("run", runs)
+		if runs == 3 {
+			job.Stop()
+			close(done)
+		}
+	})
+	<-done
+	// Output:
+	// run 1
+	// run 2
+	// run 3
+}
+
+// backoff is a Scheduler whose gaps grow, and which gives up after the last.
+type backoff struct{ gaps []time.Duration }
+
+func (b *backoff) Next(prev time.Time) time.Time {
+	if len(b.gaps) == 0 {
+		return time.Time{} // no further run
+	}
+	gap := b.gaps[0]
+	b.gaps = b.gaps[1:]
+	return prev.Add(gap)
+}
+
+func ExampleScheduler() {
+	tw := timingwheel.New(timingwheel.WithInline())
+	tries := make(chan int, 3)
+	try := 0
+	tw.ScheduleFunc(&backoff{[]time.Duration{time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond}},
+		func() { try++; tries <- try }, timingwheel.RunMissed())
+	fmt.Println(<-tries, <-tries, <-tries)
+	fmt.Println("pending:", tw.Len())
+	// Output:
+	// 1 2 3
+	// pending: 0
+}
+
+func ExampleEvery() {
+	every := timingwheel.Every(90 * time.Second)
+	fmt.Println(every.Next(time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)).Format(time.TimeOnly))
+	// Output: 12:01:30
+}
+
+func ExampleSkipWhileRunning() {
+	tw := timingwheel.New()
+	job := tw.ScheduleFunc(timingwheel.Every(time.Minute), func() {
+		// may take longer than a minute
+	}, timingwheel.SkipWhileRunning(), timingwheel.SkipMissed(10*time.Second))
+	fmt.Println(job.Pending())
+	// Output: true
+}
+
+func ExampleQueueWhileRunning() {
+	tw := timingwheel.New()
+	// Every run takes place, none beside another, and those that a suspend of
+	// the machine kept from running are made up for.
+	job := tw.ScheduleFunc(timingwheel.Every(time.Minute), func() {},
+		timingwheel.QueueWhileRunning(), timingwheel.RunMissed())
+	fmt.Println(job.Stop(), job.Stop())
+	// Output: true false
+}
+
+func ExampleTimingWheel_Init() {
+	type session struct {
+		user string
+		idle timingwheel.Timer // part of the struct: no allocation of its own
+	}
+	tw := timingwheel.New()
+	s := &session{user: "gopher"}
+	expired := make(chan string)
+	tw.Init(&s.idle, func() { expired <- s.user })
+
+	s.idle.Reset(time.Hour)                            // the session begins
+	fmt.Println("touched:", s.idle.Reset(time.Hour))   // it was pending
+	fmt.Println("cut:", s.idle.Reset(time.Nanosecond)) // likewise
+	fmt.Println("expired:", <-expired)
+	// Output:
+	// touched: true
+	// cut: true
+	// expired: gopher
+}
+
+func ExampleTimer_Stop() {
+	tw := timingwheel.New()
+	t := tw.AfterFunc(time.Hour, func() {})
+	fmt.Println(t.Stop(), t.Stop())
+	// Output: true false
+}
+
+func ExampleTimer_Reset() {
+	tw := timingwheel.New()
+	t := tw.AfterFunc(time.Hour, func() {})
+	fmt.Println("was pending:", t.Reset(2*time.Hour))
+	t.Stop()
+	fmt.Println("was pending:", t.Reset(time.Hour))
+	// Output:
+	// was pending: true
+	// was pending: false
+}
+
+func ExampleTimer_ResetAt() {
+	tw := timingwheel.New()
+	var a, b timingwheel.Timer
+	tw.Init(&a, func() {})
+	tw.Init(&b, func() {})
+	deadline := time.Now().Add(time.Minute) // one clock reading for a batch
+	a.ResetAt(deadline)
+	b.ResetAt(deadline)
+	fmt.Println(tw.Len())
+	// Output: 2
+}
+
+func ExampleTimer_Pending() {
+	tw := timingwheel.New()
+	t := tw.AfterFunc(time.Hour, func() {})
+	fmt.Println(t.Pending())
+	t.Stop()
+	fmt.Println(t.Pending())
+	// Output:
+	// true
+	// false
+}
+
+func ExampleTimingWheel_Stop() {
+	tw := timingwheel.New()
+	t := tw.AfterFunc(time.Hour, func() {})
+	tw.Stop()
+	fmt.Println(t.Pending(), tw.AfterFunc(0, func() {}).Pending())
+	// Output: false false
+}
+
+func ExampleTimingWheel_Drain() {
+	tw := timingwheel.New()
+	tw.AfterFunc(2*time.Hour, func() { fmt.Println("report") })
+	tw.AfterFunc(time.Hour, func() { fmt.Println("mail") })
+	for _, u := range tw.Drain() {
+		u.F() // or store u.Deadline for the next start of the program
+	}
+	// Output:
+	// mail
+	// report
+}
+
+func ExampleTimingWheel_Shutdown() {
+	tw := timingwheel.New()
+	tw.AfterFunc(0, func() {
+		time.Sleep(10 * time.Millisecond)
+		fmt.Println("callback done")
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	fmt.Println(tw.Shutdown(ctx))
+	// Output:
+	// callback done
+	// <nil>
+}
+
+func ExampleTimingWheel_Len() {
+	tw := timingwheel.New()
+	tw.AfterFunc(time.Hour, func() {})
+	tw.ScheduleFunc(timingwheel.Every(time.Hour), func() {})
+	fmt.Println(tw.Len())
+	// Output: 2
+}
+
+func ExampleTimingWheel_Stats() {
+	tw := timingwheel.New()
+	tw.AfterFunc(time.Hour, func() {})
+	tw.AfterFunc(time.Hour, func() {}).Stop()
+	s := tw.Stats() // expvar.Publish("timers", expvar.Func(func() any { return tw.Stats() }))
+	b, _ := json.Marshal(map[string]int64{"started": s.Started, "stopped": s.Stopped, "pending": s.Pending})
+	fmt.Println(string(b))
+	// Output: {"pending":1,"started":2,"stopped":1}
+}
+
+func ExampleWithExecutor() {
+	jobs := make(chan func(), 100)
+	go func() { // one worker; a pool is a few more
+		for f := range jobs {
+			f()
+		}
+	}()
+	defer close(jobs)
+	tw := timingwheel.New(timingwheel.WithExecutor(func(f func()) { jobs <- f }))
+	done := make(chan struct{})
+	tw.AfterFunc(time.Millisecond, func() { close(done) })
+	<-done
+	fmt.Println("ran on the worker")
+	// Output: ran on the worker
+}
+
+func ExampleWithInline() {
+	tw := timingwheel.New(timingwheel.WithInline())
+	done := make(chan struct{})
+	tw.AfterFunc(5*time.Millisecond, func() { fmt.Println("second"); close(done) })
+	tw.AfterFunc(time.Millisecond, func() { fmt.Println("first") }) // runs on the driver: must not block
+	<-done
+	// Output:
+	// first
+	// second
+}
+
+func ExampleWithPanicHandler() {
+	done := make(chan struct{})
+	tw := timingwheel.New(timingwheel.WithPanicHandler(func(recovered any, stack []byte) {
+		fmt.Println("recovered:", recovered)
+		close(done)
+	}))
+	tw.AfterFunc(0, func() { panic("oops") })
+	<-done
+	// Output: recovered: oops
+}
