@@ -77,22 +77,14 @@ func ExampleTimingWheel_AtFunc() {
 
 func ExampleTimingWheel_ScheduleFunc() {
 	tw := timingwheel.New(timingwheel.WithInline())
-	done := make(chan struct{})
-	runs := 0
-	var job *timingwheel.Timer
-	job = tw.ScheduleFunc(timingwheel.Every(2*time.Millisecond), func() {
-		runs++
-		fmt.Println("run", runs)
-		if runs == 3 {
-			job.Stop()
-			close(done)
-		}
-	})
-	<-done
+	runs := make(chan int, 100)
+	n := 0
+	job := tw.ScheduleFunc(timingwheel.Every(2*time.Millisecond), func() { n++; runs <- n })
+	fmt.Println("runs", <-runs, <-runs, <-runs)
+	fmt.Println("was alive:", job.Stop())
 	// Output:
-	// run 1
-	// run 2
-	// run 3
+	// runs 1 2 3
+	// was alive: true
 }
 
 // backoff is a Scheduler whose gaps grow, and which gives up after the last.

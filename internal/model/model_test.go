@@ -84,6 +84,7 @@ var configurations = []configuration{
 	{name: "two laps in a bucket", macros: "TRAP_LAP", breaks: "two_laps"},
 	{name: "two drivers", macros: "TRAP_TWO_DRIVERS", breaks: "two_drivers"},
 	{name: "goexit", macros: "TRAP_GOEXIT EXECUTOR=INLINE GOEXIT", breaks: "lost_wakeup"},
+	{name: "alarm of a stopped wheel", macros: "TRAP_ALARM_AFTER_STOP STOPPERS=1 CALLS=2", breaks: "alarm_after_stop"},
 	{name: "ring not counted", macros: "TRAP_RING_UNCOUNTED STOPPERS=1 CALLS=2", breaks: "quiet_too_early"},
 	{name: "ring counted as prevented", macros: "TRAP_ALARM_STOP STOPPERS=1 CALLS=2", breaks: "quiet_too_early"},
 	{name: "moved ring counted twice", macros: "TRAP_ALARM_RESET STOPPERS=1 CALLS=2", breaks: hangs},

@@ -17,7 +17,8 @@
  *   arm, catch_up, place          arm/rearm -> armLocked, catchUpLocked,
  *                                 placeLocked and wheel.place
  *   stop                          Timer.Stop
- *   drive, flush, leave           drive and turn, flush and fireLocked, leave
+ *   drive: turn, flush, leave     drive and turn, flushUpTo, flush and fireLocked,
+ *                                 leave
  *   wake_at, set_alarm            wakeAtLocked, setAlarmLocked
  *   alarm, rings                  the one time.AfterFunc: set or not, what its
  *                                 Stop and Reset return; rings counts the
@@ -84,6 +85,8 @@
  *   linked_twice, unlinked_twice
  *                     a timer entered a second list, or left one it was not in
  *   two_drivers       two drivers are at work
+ *   alarm_after_stop  the alarm was set although the wheel is stopped: Shutdown
+ *                     would wait for its ring
  *   armed_after_stop, fired_after_stop, kept_after_stop
  *                     after TimingWheel.Stop returned, a timer became pending,
  *                     was handed over, or is still in a list
@@ -238,7 +241,7 @@ bit used;
 hidden byte two_outcomes, no_outcome, wrong_true, wrong_false, fired_early;
 hidden byte lost_wakeup, uncovered, passed_bucket, two_laps;
 hidden byte linked_twice, unlinked_twice, two_drivers;
-hidden byte armed_after_stop, fired_after_stop, kept_after_stop, quiet_too_early;
+hidden byte armed_after_stop, alarm_after_stop, fired_after_stop, kept_after_stop, quiet_too_early;
 
 /* ---- Outcomes, noted in the step that decides them ---- */
 
@@ -361,7 +364,6 @@ inline next_busy(b) {
 	head(b);
 	do
 	:: b != NOWHERE && EMPTY(b) ->
-	   REACHED(emptied_bucket_dropped);
 	   queued[b] = 0;
 	   expiration[b] = 0;
 	   head(b)
@@ -397,7 +399,8 @@ inline catch_up(now, b) {
 }
 
 /* place links t where its deadline d belongs by the clock at, the wheel's own,
-   and sets e to the tick that wants a driver. b is scratch.
+   or among what is due if it has come at the instant now, and sets e to the tick
+   that wants a driver. b is scratch.
 
    TRAP_LAP: the span is a slot longer than the wheel, so that the slot the
    clock stands on takes timers for its next lap, even while it is flushed. */
@@ -407,10 +410,10 @@ inline catch_up(now, b) {
 #define SPAN 2
 #endif
 
-inline place(t, d, at, e, b) {
+inline place(t, d, now, at, e, b) {
 	if
 	:: d == NEVER -> REACHED(placed_beyond); link(t, BEYOND); e = UNSET
-	:: d != NEVER && d <= at -> REACHED(placed_due); link(t, DUE); e = at
+	:: d != NEVER && (d <= now || d <= at) -> REACHED(placed_due); link(t, DUE); e = at
 	:: else ->
 	   if
 	   :: d - at < SPAN -> REACHED(placed_fine); b = FINE + d % 2; e = d
@@ -442,6 +445,8 @@ inline place(t, d, at, e, b) {
 #endif
 
 inline set_alarm(e) {
+	alarm_after_stop = stopped;
+	assert(!alarm_after_stop);
 	armed = e;
 	alarm_at = e;
 	if
@@ -499,8 +504,17 @@ end:
 #define MAY_DRIVE (!driving && _pid == 1)
 #endif
 
+/* TRAP_ALARM_AFTER_STOP: a driver that was away from the lock while the wheel was
+   stopped does not look again before it sets the alarm. The sweep is not over,
+   so there are buckets left to set it for. */
+#ifdef TRAP_ALARM_AFTER_STOP
+#define LOOKED_STOPPED_AGAIN false
+#else
+#define LOOKED_STOPPED_AGAIN stopped
+#endif
+
 active [2] proctype drive() {
-	unsigned b : 3, t : 1, w : 4, tick : 2, e : 3, scratch : 2;
+	unsigned b : 3, t : 1, w : 4, tick : 2, up_to : 2, e : 3, scratch : 2, dropped : 2;
 
 end:
 	do
@@ -528,6 +542,8 @@ turn:
 	:: stopped -> goto leave
 	:: d_step {
 	      !stopped -> /* take what is due */
+	      tick = clock;
+	      up_to = tick;
 	      if
 	      :: bucket[0] == DUE -> bucket[0] = BATCH
 	      :: else
@@ -540,41 +556,42 @@ turn:
 	   }
 	fi;
 
-	/* Empty bucket b, first BATCH and then what the clock has come to. The lock
-	   is released after every HOLD timers and around user code. */
+	/* Empty bucket b, first BATCH and then what has expired by tick: what is due
+	   at up_to fires. The lock is released after every HOLD timers and around
+	   user code. */
 flush:
 	do
-	:: stopped || EMPTY(b) -> break
-	:: d_step { !stopped && !EMPTY(b) && held == HOLD -> unlock() };
+	:: d_step { held == HOLD -> unlock() };
 	   d_step { mu == 0 -> mu = 1; held = 0 }
+	:: held < HOLD && (stopped || EMPTY(b)) -> break
 	:: HELD {
 	      atomic {
-	         !stopped && !EMPTY(b) && held < HOLD ->
+	         held < HOLD && !stopped && !EMPTY(b) ->
 	         if
 	         :: bucket[0] == b -> t = 0
 	         :: bucket[1] == b -> t = 1
 	         fi;
-	         d_step { held++; w = word[t] }
+	         w = word[t]
 	      };
 	      if
-	      :: d_step { DEADLINE(w) > wheel_now -> /* reinsert */
+	      :: d_step { DEADLINE(w) > up_to -> /* reinsert */
 	            unlink(t);
-	            place(t, DEADLINE(w), wheel_now, e, scratch);
+	            place(t, DEADLINE(w), up_to, wheel_now, e, scratch);
 	            if
 	            :: bucket[t] < COARSE -> REACHED(reinserted_fine)
 	            :: bucket[t] == COARSE -> REACHED(reinserted_coarse)
 	            :: bucket[t] == BEYOND -> REACHED(reinserted_beyond)
 	            fi;
-	            w = 0; e = 0
+	            held++; w = 0; e = 0
 	         }
-	      :: d_step { DEADLINE(w) <= wheel_now && !UNCHANGED(t, w) -> w = 0 } /* extended: once more */
-	      :: d_step { DEADLINE(w) <= wheel_now && UNCHANGED(t, w) -> /* claim */
+	      :: d_step { DEADLINE(w) <= up_to && !UNCHANGED(t, w) -> held++; w = 0 } /* extended: once more */
+	      :: d_step { DEADLINE(w) <= up_to && UNCHANGED(t, w) -> /* claim */
 	            word[t] = WORD(IDLE, 0);
 	            note_fired(t);
 	            unlink(t);
 	            w = 0;
 	            if
-	            :: EXECUTOR == GOROUTINE -> inflight = inflight + COUNTED
+	            :: EXECUTOR == GOROUTINE -> held++; inflight = inflight + COUNTED
 	            :: else -> unlock()
 	            fi
 	         };
@@ -585,22 +602,36 @@ flush:
 	      fi
 	   }
 	od;
-	atomic {
-		t = 0;
-		if
-		:: b == BATCH -> tick = clock
-		:: else
-		fi;
-		d_step { next_busy(b) };
-		if
-		:: b != NOWHERE && expiration[b] <= tick && !stopped -> advance(expiration[b]); goto flush
-		:: else -> tick = 0
-		fi;
-		if
-		:: !EMPTY(DUE) || stopped -> b = 0; goto turn
-		:: else
-		fi
-	};
+	t = 0;
+	do
+	:: atomic {
+	      head(b);
+	      if
+	      :: !stopped && b != NOWHERE && EMPTY(b) -> /* drop it, which counts like a timer */
+	         d_step {
+	            REACHED(emptied_bucket_dropped);
+	            queued[b] = 0;
+	            expiration[b] = 0;
+	            dropped++
+	         }
+	      :: !stopped && b != NOWHERE && !EMPTY(b) && expiration[b] <= tick ->
+	         d_step { advance(expiration[b]); up_to = expiration[b]; dropped = 0 };
+	         goto flush
+	      :: else -> dropped = 0; break
+	      fi
+	   };
+	   if
+	   :: d_step { dropped == HOLD -> dropped = 0; unlock() };
+	      d_step { mu == 0 -> mu = 1; held = 0 }
+	   :: dropped < HOLD
+	   fi
+	od;
+	tick = 0;
+	up_to = 0;
+	if
+	:: !EMPTY(DUE) || LOOKED_STOPPED_AGAIN -> b = 0; goto turn
+	:: else
+	fi;
 #ifdef TRAP_LOST_WAKEUP
 	/* It has looked, and gives up the lock before it acts on what it saw: a
 	   caller that files a timer now sees a driver at work and leaves it to it. */
@@ -646,7 +677,7 @@ call:
 #ifdef GOEXIT
 	:: goto exited
 #endif
-	:: d_step { mu == 0 -> mu = 1; held = 0 };
+	:: d_step { mu == 0 -> mu = 1; held = 1 }; /* this timer is the first of the new hold */
 	   goto flush
 	fi;
 
@@ -658,6 +689,7 @@ exited:
 	b = 0;
 	t = 0;
 	tick = 0;
+	up_to = 0;
 #ifdef TRAP_GOEXIT
 	at_work--;
 #else
@@ -784,6 +816,8 @@ inline stop() {
 #define LOOKED_STOPPED stopped
 #endif
 
+#define EXTENDS (IS_PENDING(w) && d >= DEADLINE(w) && d > now)
+
 /* Due at once. With EXTEND_CAS it may be extended before it is claimed: then it
    waits in its list for the driver, which places it anew. */
 #define CLAIMABLE(t) (bucket[t] == DUE && EXECUTOR == GOROUTINE && started)
@@ -807,11 +841,6 @@ inline arm() {
 		:: d_step {
 		      mu == 0 && !LOOKED_STOPPED -> mu = 1;
 		      catch_up(now, b);
-		      want = d;
-		      if
-		      :: d <= now && wheel_now < d -> REACHED(due_at_once_before_the_wheel_knows); d = wheel_now
-		      :: else
-		      fi;
 #if !defined(TRAP_RESET_BY_STORE) || defined(EXTEND_CAS)
 		      w = word[t]
 #endif
@@ -819,20 +848,24 @@ inline arm() {
 		fi;
 		do
 		:: d_step { !UNCHANGED(t, w) -> w = word[t] } /* extended: once more */
-		:: d_step { UNCHANGED(t, w) && IS_PENDING(w) && d >= DEADLINE(w) -> /* extend in place */
+		:: d_step { UNCHANGED(t, w) && EXTENDS -> /* extend in place */
 		      word[t] = WORD(PENDING, d);
-		      note_armed(t, want, true);
+		      note_armed(t, d, true);
 		      unlock()
 		   };
 		   goto next
-		:: d_step { UNCHANGED(t, w) && !(IS_PENDING(w) && d >= DEADLINE(w)) ->
+		:: d_step { UNCHANGED(t, w) && !EXTENDS ->
 		      word[t] = WORD(PENDING, d);
-		      note_armed(t, want, IS_PENDING(w));
+		      note_armed(t, d, IS_PENDING(w));
 		      if
 		      :: IS_PENDING(w) -> REACHED(moved); unlink(t)
 		      :: else -> REACHED(armed)
 		      fi;
-		      place(t, d, PLACE_BY, e, b);
+		      if
+		      :: d <= now && wheel_now < d -> REACHED(due_before_the_wheel_knows)
+		      :: else
+		      fi;
+		      place(t, d, now, PLACE_BY, e, b);
 		      w = WORD(PENDING, d)
 		   };
 		   break
@@ -885,7 +918,7 @@ inline extend() {
 	   d_step {
 	      w = word[t];
 	      if
-	      :: IS_PENDING(w) && d >= EXTEND_FROM
+	      :: IS_PENDING(w) && d >= EXTEND_FROM && d > now
 	      :: else -> w = 0
 	      fi;
 	      want = 0
