@@ -104,8 +104,8 @@ func (tw *TimingWheel) leave() {
 func (tw *TimingWheel) turn() {
 	for !tw.stopped.Load() {
 		tw.flushUpTo(tw.now())
-		if !tw.due.empty() {
-			continue
+		if !tw.due.empty() || tw.stopped.Load() {
+			continue // a stopped wheel gets no alarm, though its sweep may not be over
 		}
 		b := tw.queue.head()
 		if b == nil {

@@ -318,6 +318,25 @@ func TestNoGoroutineWhileOnlyWaiting(t *testing.T) {
 	require.LessOrEqual(t, runtime.NumGoroutine(), before)
 }
 
+// TestNoAlarmAfterStop: the driver comes back from a callback in the middle of the
+// wheel's Stop, which has not swept out the far timer yet. An alarm for it would
+// keep Shutdown waiting for an hour.
+func TestNoAlarmAfterStop(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline())
+		tw.AfterFunc(time.Hour, func() {})
+		tw.AfterFunc(time.Millisecond, func() {
+			tw.mu.Lock()
+			tw.stopped.Store(true) // as far as halt gets before its first pause
+			tw.mu.Unlock()
+		})
+		pass(t, tw, time.Second)
+		require.Equal(t, 1, tw.Len())
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.Equal(t, time.Second, time.Since(tw.start))
+	})
+}
+
 // TestDrainTellsTheTruth: a timer that was due at once, on a wheel whose clock
 // stands before its first bucket, is not handed back as due long before.
 func TestDrainTellsTheTruth(t *testing.T) {

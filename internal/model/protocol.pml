@@ -399,7 +399,7 @@ inline catch_up(now, b) {
 }
 
 /* place links t where its deadline d belongs by the clock at, the wheel's own,
-   or among what is due if it has come at the instant now, and sets e to the tick
+   or among what is due if it has come at the instant come, and sets e to the tick
    that wants a driver. b is scratch.
 
    TRAP_LAP: the span is a slot longer than the wheel, so that the slot the
@@ -410,10 +410,10 @@ inline catch_up(now, b) {
 #define SPAN 2
 #endif
 
-inline place(t, d, now, at, e, b) {
+inline place(t, d, come, at, e, b) {
 	if
 	:: d == NEVER -> REACHED(placed_beyond); link(t, BEYOND); e = UNSET
-	:: d != NEVER && (d <= now || d <= at) -> REACHED(placed_due); link(t, DUE); e = at
+	:: d != NEVER && (d <= come || d <= at) -> REACHED(placed_due); link(t, DUE); e = at
 	:: else ->
 	   if
 	   :: d - at < SPAN -> REACHED(placed_fine); b = FINE + d % 2; e = d
@@ -523,38 +523,43 @@ end:
 	      rings--;
 	      ringing--
 	   }
-	:: d_step { rings > 0 && mu == 0 && MAY_DRIVE ->
-	      mu = 1;
-	      held = 0;
-	      rings--;
-	      ringing--;
-	      driving = 1;
-	      armed = UNSET;
-	      at_work++;
-	      two_drivers = at_work > 1;
-	      assert(!two_drivers)
-	   };
-	   break
+	:: atomic {
+	      rings > 0 && mu == 0 && MAY_DRIVE ->
+	      d_step {
+	         mu = 1;
+	         held = 0;
+	         rings--;
+	         ringing--;
+	         driving = 1;
+	         armed = UNSET;
+	         at_work++;
+	         two_drivers = at_work > 1;
+	         assert(!two_drivers)
+	      };
+	      goto turn
+	   }
 	od;
 
 turn:
-	if
-	:: stopped -> goto leave
-	:: d_step {
-	      !stopped -> /* take what is due */
-	      tick = clock;
-	      up_to = tick;
-	      if
-	      :: bucket[0] == DUE -> bucket[0] = BATCH
-	      :: else
-	      fi;
-	      if
-	      :: bucket[1] == DUE -> bucket[1] = BATCH
-	      :: else
-	      fi;
-	      b = BATCH
-	   }
-	fi;
+	atomic {
+		if
+		:: stopped -> goto leave
+		:: d_step {
+		      !stopped -> /* take what is due */
+		      tick = clock;
+		      up_to = tick;
+		      if
+		      :: bucket[0] == DUE -> bucket[0] = BATCH
+		      :: else
+		      fi;
+		      if
+		      :: bucket[1] == DUE -> bucket[1] = BATCH
+		      :: else
+		      fi;
+		      b = BATCH
+		   }
+		fi
+	};
 
 	/* Empty bucket b, first BATCH and then what has expired by tick: what is due
 	   at up_to fires. The lock is released after every HOLD timers and around
@@ -602,36 +607,35 @@ flush:
 	      fi
 	   }
 	od;
-	t = 0;
-	do
-	:: atomic {
-	      head(b);
-	      if
-	      :: !stopped && b != NOWHERE && EMPTY(b) -> /* drop it, which counts like a timer */
-	         d_step {
-	            REACHED(emptied_bucket_dropped);
-	            queued[b] = 0;
-	            expiration[b] = 0;
-	            dropped++
-	         }
-	      :: !stopped && b != NOWHERE && !EMPTY(b) && expiration[b] <= tick ->
-	         d_step { advance(expiration[b]); up_to = expiration[b]; dropped = 0 };
-	         goto flush
-	      :: else -> dropped = 0; break
-	      fi
-	   };
-	   if
-	   :: d_step { dropped == HOLD -> dropped = 0; unlock() };
-	      d_step { mu == 0 -> mu = 1; held = 0 }
-	   :: dropped < HOLD
-	   fi
-	od;
-	tick = 0;
-	up_to = 0;
-	if
-	:: !EMPTY(DUE) || LOOKED_STOPPED_AGAIN -> b = 0; goto turn
-	:: else
-	fi;
+
+	/* The next bucket that has expired. Emptied ones are dropped on the way,
+	   which counts like timers. */
+look:
+	atomic {
+		t = 0;
+		d_step { head(b) };
+		if
+		:: !stopped && b != NOWHERE && EMPTY(b) ->
+		   d_step {
+		      REACHED(emptied_bucket_dropped);
+		      queued[b] = 0;
+		      expiration[b] = 0;
+		      dropped++
+		   };
+		   if
+		   :: dropped == HOLD -> d_step { b = 0; dropped = 0; unlock() }; goto pause
+		   :: else -> goto look
+		   fi
+		:: !stopped && b != NOWHERE && !EMPTY(b) && expiration[b] <= tick ->
+		   d_step { advance(expiration[b]); up_to = expiration[b] };
+		   goto flush
+		:: else -> tick = 0; up_to = 0; dropped = 0
+		fi;
+		if
+		:: !EMPTY(DUE) || LOOKED_STOPPED_AGAIN -> b = 0; goto turn
+		:: else
+		fi
+	};
 #ifdef TRAP_LOST_WAKEUP
 	/* It has looked, and gives up the lock before it acts on what it saw: a
 	   caller that files a timer now sees a driver at work and leaves it to it. */
@@ -666,6 +670,10 @@ leave:
 		unlock()
 	};
 	goto end;
+
+pause:
+	atomic { mu == 0 -> mu = 1; held = 0 };
+	goto look;
 
 	/* User code, without the lock. It returns at any moment. */
 call:
