@@ -325,7 +325,7 @@ func TestNoAlarmAfterStop(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New(WithInline())
 		tw.AfterFunc(time.Hour, func() {})
-		tw.AfterFunc(time.Millisecond, func() {
+		tw.AfterFunc(0, func() {
 			tw.mu.Lock()
 			tw.stopped.Store(true) // as far as halt gets before its first pause
 			tw.mu.Unlock()
