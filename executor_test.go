@@ -247,3 +247,31 @@ func TestLongestHold(t *testing.T) {
 		})
 	}
 }
+
+// TestOneDriver: an alarm that rings while a driver is at work, in a callback
+// without the lock, starts no second one beside it.
+func TestOneDriver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline())
+		running, ran := 0, 0
+		for range 5 {
+			tw.AfterFunc(time.Second, func() {
+				running++
+				require.Equal(t, 1, running)
+				ran++
+				time.Sleep(time.Second)
+				running--
+			})
+		}
+		time.Sleep(1500 * time.Millisecond) // in the first callback
+		synctest.Wait()
+		tw.mu.Lock()
+		tw.ringing++
+		tw.mu.Unlock()
+		tw.drive()
+		require.Equal(t, 1, ran)
+		time.Sleep(time.Minute)
+		verify(t, tw)
+		require.Equal(t, 5, ran)
+	})
+}

@@ -499,3 +499,19 @@ func TestAllocations(t *testing.T) {
 		x.Stop()
 	}))
 }
+
+// TestResetOfAnOverdueTimer: the driver has not come to a timer whose time is
+// over, and Reset(0) moves its deadline later, to now. It is due at once all the
+// same, not at the end of the tick that has begun.
+func TestResetOfAnOverdueTimer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := NewTimingWheel(time.Second, 20)
+		r := newRecorder()
+		x := tw.AfterFunc(time.Millisecond, r.hit)
+		pass(t, tw, 1500*time.Millisecond)
+		require.True(t, x.Reset(0))
+		tw.Start()
+		pass(t, tw, time.Minute)
+		require.Equal(t, []time.Duration{1500 * time.Millisecond}, r.at)
+	})
+}
