@@ -34,9 +34,9 @@ const (
 	// unset, as an alarm's tick, is later than any bucket's.
 	unset int64 = math.MaxInt64
 
-	// holdLimit is how many timers are handled in one hold of the lock. Starting
-	// 64 goroutines takes some 20 us, which a caller then waits for; the lock's
-	// own cost is shared by enough timers to vanish.
+	// holdLimit is how many timers are handled in one hold of the lock: a few
+	// microseconds, which a caller then waits for, while the lock's own cost is
+	// shared by enough timers to vanish.
 	holdLimit = 64
 )
 
@@ -126,22 +126,26 @@ func (tw *TimingWheel) flushUpTo(now int64) {
 	tw.batch.takeAll(&tw.due)
 	tw.flush(&tw.batch, now)
 	emptied := 0
-	for b := tw.queue.head(); b != nil && !tw.stopped.Load(); b = tw.queue.head() {
-		if b.empty() {
+	for !tw.stopped.Load() {
+		b := tw.queue.head()
+		switch {
+		case b != nil && b.empty():
 			tw.queue.removeHead()
 			if emptied++; emptied%holdLimit == 0 {
 				tw.pause()
 			}
-			continue
-		}
-		if b.expiration > now/tw.tick {
+		case b != nil && b.expiration <= now/tw.tick:
+			// The clock stands on the bucket's expiration until it is empty, so
+			// nothing can be filed into it, and it stays the head (see wheel).
+			tw.wheel.advance(b.expiration)
+			tw.flush(b, b.expiration*tw.tick)
+		case tw.nclaimed > 0:
+			tw.pause()
+		default:
 			return
 		}
-		// The clock stands on the bucket's expiration until it is empty, so
-		// nothing can be filed into it, and it stays the head (see wheel).
-		tw.wheel.advance(b.expiration)
-		tw.flush(b, b.expiration*tw.tick)
 	}
+	tw.pause() // what was claimed before the wheel was stopped has fired
 }
 
 // flush empties a bucket: timers whose deadline is not after the instant upTo
@@ -156,7 +160,7 @@ func (tw *TimingWheel) flush(b *bucket, upTo int64) {
 			tw.stats.Reinserted++
 			tw.placeLocked(t, deadline, upTo)
 		case t.kind == plain:
-			tw.fireLocked(t)
+			tw.handOverLocked(tw.claimLocked(t))
 		default:
 			tw.runLocked(t.schedule(), word, upTo)
 		}
@@ -174,30 +178,58 @@ func (tw *TimingWheel) handled() {
 	}
 }
 
-// pause lets callers have the lock. Without the Gosched the driver would have it
-// again before one that waits has woken up, time after time until the mutex
-// intervenes after a millisecond.
+// pause ends a hold of the lock and begins another, and in between lets others
+// have the processor: callers that wait for the lock, which the driver would
+// otherwise have again before they have woken up, and the callbacks that it has
+// just started, which would otherwise pile up by the hundred thousand.
+//
+// On a busy machine a yield may last a whole time slice, so the driver yields
+// again only after it has worked for as long as the last yield took: it has half
+// of what there is at least.
 func (tw *TimingWheel) pause() {
-	tw.mu.Unlock()
-	runtime.Gosched()
+	tw.unlock()
+	if now := tw.now(); now-tw.resumed >= tw.yielded {
+		runtime.Gosched()
+		tw.resumed = tw.now()
+		tw.yielded = tw.resumed - now
+	}
 	tw.lockAnew()
 }
 
-// fireLocked claims a plain timer and hands its callback to the executor.
-func (tw *TimingWheel) fireLocked(t *Timer) {
+// unlock releases the driver's lock and starts the goroutines of the timers that
+// it has claimed meanwhile.
+//
+// They are started here and not as they are claimed, as that takes ten times as
+// long as all else: the lock is free most of the time, so that a caller gets it
+// without having to be woken for it. A claimed timer has fired for all that
+// anybody can tell: the scheduler might as well begin its goroutine later.
+func (tw *TimingWheel) unlock() {
+	claimed := tw.claimed[:tw.nclaimed]
+	tw.nclaimed = 0
+	tw.mu.Unlock()
+	tw.inflight.Add(int64(len(claimed))) // Shutdown waits for the driver until then
+	for i, f := range claimed {
+		claimed[i] = nil
+		go tw.call(f)
+	}
+}
+
+// claimLocked takes a plain timer that is due out of its bucket and returns its
+// callback, which has fired from then on.
+func (tw *TimingWheel) claimLocked(t *Timer) func() {
 	t.unlink()
 	f := t.f // read before the word says idle: from then on Init may change it
 	t.word.Store(makeWord(idle, 0))
 	tw.stats.Fired++
-	tw.handOverLocked(f)
+	return f
 }
 
-// handOverLocked hands f to the executor, on the driver but for goroutines. It
-// releases the lock while user code runs.
+// handOverLocked hands f to the executor. It releases the lock while user code
+// runs.
 func (tw *TimingWheel) handOverLocked(f func()) {
 	if tw.executor == goroutine {
-		tw.inflight.Add(1)
-		go tw.call(f)
+		tw.claimed[tw.nclaimed] = f
+		tw.nclaimed++
 		return
 	}
 	tw.beginCall()
@@ -214,7 +246,7 @@ func (tw *TimingWheel) handOverLocked(f func()) {
 // (runtime.Goexit), calling stays true and leave knows that the lock is free.
 func (tw *TimingWheel) beginCall() {
 	tw.calling = true
-	tw.mu.Unlock()
+	tw.unlock()
 }
 
 func (tw *TimingWheel) endCall() {

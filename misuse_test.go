@@ -42,7 +42,8 @@ func TestMisuseIsNamed(t *testing.T) {
 		{"timingwheel: non-positive interval 0s", func() { Every(0) }},
 		{"timingwheel: non-positive interval -1s", func() { Every(-time.Second) }},
 		{"timingwheel: negative grace -1s", func() { SkipMissed(-time.Second) }},
-		{"timingwheel: Shutdown with a nil context", func() { tw.Shutdown(nil) }}, //nolint:staticcheck // the misuse under test
+		//lint:ignore SA1012 the misuse under test
+		{"timingwheel: Shutdown with a nil context", func() { tw.Shutdown(nil) }},
 
 		{"timingwheel: Init of a nil Timer", func() { tw.Init(nil, f) }},
 		{"timingwheel: Init with a nil callback", func() { tw.Init(&Timer{}, nil) }},

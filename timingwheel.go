@@ -58,6 +58,14 @@ type TimingWheel struct {
 	calling bool  // the driver is in user code, without the lock
 	held    int   // timers handled in the present hold of the lock
 
+	// The driver's alone: when it last yielded the processor, and for how long.
+	resumed, yielded int64
+
+	// claimed are callbacks that the driver starts a goroutine for once it has
+	// released the lock.
+	claimed  [holdLimit]func()
+	nclaimed int
+
 	// quiet is closed once nothing of a stopped wheel runs any more. It is made
 	// by the first Shutdown that has to wait.
 	quiet chan struct{}
@@ -197,9 +205,10 @@ func (tw *TimingWheel) armLocked(t *Timer, s state, deadline, now int64) (wasPen
 	tw.catchUpLocked(now)
 	word := t.word.Load()
 	wasPending = isPending(word)
-	if wasPending && deadline >= deadlineOf(word) && deadline > now {
+	if old := deadlineOf(word); wasPending && deadline >= old && old > now {
 		// Extend: the timer keeps its place, and the flush of its bucket finds
-		// the later deadline in the word.
+		// the later deadline in the word. One that is overdue may wait in due,
+		// among others that fire in the order in which they came; it is moved.
 		t.word.Store(makeWord(s, deadline))
 		return true
 	}
@@ -210,7 +219,9 @@ func (tw *TimingWheel) armLocked(t *Timer, s state, deadline, now int64) (wasPen
 	}
 	t.word.Store(makeWord(s, deadline))
 	if e := tw.placeLocked(t, deadline, now); e == tw.wheel.now && tw.executor == goroutine && tw.started && t.kind == plain {
-		tw.fireLocked(t) // a goroutine needs no driver to start it
+		// A goroutine needs no driver to start it.
+		tw.inflight.Add(1)
+		go tw.call(tw.claimLocked(t))
 	} else {
 		tw.wakeAtLocked(e)
 	}
