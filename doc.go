@@ -27,12 +27,11 @@ that nothing has to tick while nothing is due.
 
 # When package time is the better choice
 
-Package time is faster at nothing but needs no wheel: with a few thousand timers,
-or with timers that mostly fire, use it and think no more of it. Use it also for
-what has to be more punctual than a millisecond or two, for channels in a select,
-and where a dependency is not worth some hundred nanoseconds. The wheel pays where
-timers are many, are mostly stopped or pushed on, or are part of structs that are
-reused.
+With a few thousand timers, or with timers that mostly fire, use package time and
+think no more of it. Use it also for what has to be more punctual than a millisecond
+or two, for channels in a select, and where a dependency is not worth some hundred
+nanoseconds. The wheel pays where timers are many, are mostly stopped or pushed on,
+or are part of structs that are reused.
 
 # Accuracy
 
@@ -75,7 +74,7 @@ A wheel made inside a testing/synctest bubble follows the bubble's clock.
 # Cost
 
 	AfterFunc, AtFunc    one allocation of 48 bytes, one clock reading, one mutex
-	ScheduleFunc         the same with 128 bytes or so, and a call of Next
+	ScheduleFunc         the same with 128 bytes, and a call of Next
 	Reset, ResetAt       no allocation; one clock reading, one mutex
 	Stop                 no allocation, one mutex
 	Pending              an atomic load
@@ -90,6 +89,7 @@ None depends on how many timers are pending.
 A wheel is one process's memory: what is pending when the process ends is gone. A
 deadline more than 146 years after the wheel was made never comes. There is no
 priority among timers of one tick. A timer cannot be moved from one wheel to
-another while it is pending.
+another while it is pending. A wheel that was made outside a testing/synctest bubble
+panics when it is used inside.
 */
 package timingwheel

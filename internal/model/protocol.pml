@@ -17,7 +17,7 @@
  *   arm, catch_up, place          arm/rearm -> armLocked, catchUpLocked,
  *                                 placeLocked and wheel.place
  *   stop                          Timer.Stop
- *   drive: turn, flush, leave     drive and turn, flushUpTo, flush and fireLocked,
+ *   drive: turn, flush, leave     drive and turn, flushUpTo, flush and claimLocked,
  *                                 leave
  *   wake_at, set_alarm            wakeAtLocked, setAlarmLocked
  *   alarm, rings                  the one time.AfterFunc: set or not, what its
@@ -56,6 +56,9 @@
  *   - Flush and sweep take the timers of a bucket in any order, not in the
  *     list's. The links, and the levels above the second, belong to the oracle
  *     of the pure wheel.
+ *   - The goroutines of the default executor start with the claim. In Go the
+ *     driver starts them once it has released the lock; until then it is at work,
+ *     and that is what Shutdown looks at.
  *   - Callbacks do nothing. Whatever one may call, a caller calls at the same
  *     moment: the lock is free whenever user code runs.
  *   - Schedules and wall-clock timers. They go through the same word and lists;
@@ -824,7 +827,7 @@ inline stop() {
 #define LOOKED_STOPPED stopped
 #endif
 
-#define EXTENDS (IS_PENDING(w) && d >= DEADLINE(w) && d > now)
+#define EXTENDS (IS_PENDING(w) && d >= DEADLINE(w) && DEADLINE(w) > now)
 
 /* Due at once. With EXTEND_CAS it may be extended before it is claimed: then it
    waits in its list for the driver, which places it anew. */
@@ -926,7 +929,7 @@ inline extend() {
 	   d_step {
 	      w = word[t];
 	      if
-	      :: IS_PENDING(w) && d >= EXTEND_FROM && d > now
+	      :: IS_PENDING(w) && d >= EXTEND_FROM && DEADLINE(w) > now
 	      :: else -> w = 0
 	      fi;
 	      want = 0
