@@ -12,14 +12,14 @@ import (
 
 // each runs a benchmark for every implementation beside numbers of timers that
 // stay pending throughout. -short leaves out the largest.
-func each(b *testing.B, run func(b *testing.B, in instance)) {
+func each(b *testing.B, run func(b *testing.B, in Instance)) {
 	for _, pending := range []int{0, 100_000, 1_000_000} {
 		if testing.Short() && pending > 100_000 {
 			continue
 		}
-		for _, im := range impls {
-			b.Run(fmt.Sprintf("impl=%s/pending=%d", im.name, pending), func(b *testing.B) {
-				in := im.open()
+		for _, im := range []Impl{Wheel, Inline, Time} {
+			b.Run(fmt.Sprintf("impl=%s/pending=%d", im.Name, pending), func(b *testing.B) {
+				in := im.Open()
 				kept := keepPending(in, pending)
 				runtime.GC() // the garbage of making them is not the benchmark's
 				b.ReportAllocs()
@@ -29,7 +29,7 @@ func each(b *testing.B, run func(b *testing.B, in instance)) {
 				for _, t := range kept {
 					t.Stop()
 				}
-				in.close()
+				in.Close()
 				runtime.GC() // package time lets go of stopped timers late
 			})
 		}
@@ -39,11 +39,11 @@ func each(b *testing.B, run func(b *testing.B, in instance)) {
 func nothing() {}
 
 // keepPending starts n timers of one to sixty minutes.
-func keepPending(in instance, n int) []stopper {
+func keepPending(in Instance, n int) []Timer {
 	r := rand.New(rand.NewPCG(1, 2))
-	timers := make([]stopper, n)
+	timers := make([]Timer, n)
 	for i := range timers {
-		timers[i] = in.start(time.Minute+time.Duration(r.Int64N(int64(59*time.Minute))), nothing)
+		timers[i] = in.Start(time.Minute+time.Duration(r.Int64N(int64(59*time.Minute))), nothing)
 	}
 	return timers
 }
@@ -60,10 +60,10 @@ var delays = func() (d [4096]time.Duration) {
 
 // BenchmarkStartStop starts a timer and stops it: a timeout that did not happen.
 func BenchmarkStartStop(b *testing.B) {
-	each(b, func(b *testing.B, in instance) {
+	each(b, func(b *testing.B, in Instance) {
 		i := 0
 		for b.Loop() {
-			in.start(delays[i%len(delays)], nothing).Stop()
+			in.Start(delays[i%len(delays)], nothing).Stop()
 			i++
 		}
 	})
@@ -71,8 +71,8 @@ func BenchmarkStartStop(b *testing.B) {
 
 // BenchmarkReset moves one timer to a random earlier or later time.
 func BenchmarkReset(b *testing.B) {
-	each(b, func(b *testing.B, in instance) {
-		t := in.timer(nothing)
+	each(b, func(b *testing.B, in Instance) {
+		t := in.New(nothing)
 		defer t.Stop()
 		i := 0
 		for b.Loop() {
@@ -85,8 +85,8 @@ func BenchmarkReset(b *testing.B) {
 // BenchmarkTouch pushes one timer's deadline on by the same timeout every time,
 // as a connection does with every packet.
 func BenchmarkTouch(b *testing.B) {
-	each(b, func(b *testing.B, in instance) {
-		t := in.timer(nothing)
+	each(b, func(b *testing.B, in Instance) {
+		t := in.New(nothing)
 		defer t.Stop()
 		for b.Loop() {
 			t.Reset(5 * time.Second)
@@ -98,7 +98,7 @@ func BenchmarkTouch(b *testing.B) {
 // 100,000, and waits for them: the time of a whole life, waiting included, and
 // the processor is mostly idle for small b.N.
 func BenchmarkFire(b *testing.B) {
-	each(b, func(b *testing.B, in instance) {
+	each(b, func(b *testing.B, in Instance) {
 		const batch = 100_000
 		var left atomic.Int64
 		var done sync.WaitGroup
@@ -112,7 +112,7 @@ func BenchmarkFire(b *testing.B) {
 			left.Store(int64(size))
 			done.Add(1)
 			for i := range size {
-				in.start(delays[i%len(delays)]/310, fired)
+				in.Start(delays[i%len(delays)]/310, fired)
 			}
 			done.Wait()
 		}

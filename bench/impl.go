@@ -1,0 +1,52 @@
+// Package bench is the benchmark suite of the timing wheel: implementations of
+// timers as tables of functions, and workloads that run the same load on each.
+//
+//	go test -run '^$' -bench . ./bench
+//
+// runs them as Go benchmarks beside package time and the floor. Names follow
+// benchstat's key=value form, so two columns of one run can be set against each
+// other:
+//
+//	go test -run '^$' -bench StartStop -count 10 ./bench | tee new.txt
+//	benchstat -col /impl new.txt
+//
+// bench/report, a module of its own, adds other libraries and writes tables and
+// charts.
+package bench
+
+import "time"
+
+// An Impl is an implementation of timers under test.
+type Impl struct {
+	Name string
+	// Open makes an instance; everything else works on it.
+	Open func() Instance
+}
+
+// An Instance is one wheel, heap or whatever the implementation has, as a table
+// of functions. A function it has no counterpart of is nil: what a peer lacks is
+// marked, not faked.
+type Instance struct {
+	// Start arms a new timer that calls f once after d.
+	Start func(d time.Duration, f func()) Timer
+	// New makes a timer that only Reset arms, and that can be armed again and
+	// again.
+	New func(f func()) Timer
+	// Close ends the instance.
+	Close func()
+}
+
+// A Timer is met by *time.Timer and *timingwheel.Timer alike, so both cost the
+// same call through an interface. Reset is the touch too: a Reset of a pending
+// timer to later. Of timers that Start returned it is called only if New is not
+// nil.
+type Timer interface {
+	Stop() bool
+	Reset(time.Duration) bool
+}
+
+// A Toucher can be moved to an instant that the caller has read already.
+type Toucher interface {
+	Timer
+	ResetAt(time.Time) bool
+}
