@@ -49,12 +49,8 @@ func deadlineAfter(now int64, d time.Duration) int64 {
 	return now + int64(d)
 }
 
-// deadlineAt returns the instant of t. With a monotonic reading that is exact
-// and costs nothing; without one it is as far from now as time.Until says once.
-func (tw *TimingWheel) deadlineAt(t time.Time, now int64) int64 {
-	if isWallOnly(t) {
-		return deadlineAfter(now, time.Until(t))
-	}
+// deadlineAt returns the instant of t, which has a monotonic reading.
+func (tw *TimingWheel) deadlineAt(t time.Time) int64 {
 	return min(max(int64(t.Sub(tw.start)), 0), never)
 }
 

@@ -160,7 +160,7 @@ func (tw *TimingWheel) flush(b *bucket, upTo int64) {
 			tw.stats.Reinserted++
 			tw.placeLocked(t, deadline, upTo)
 		case t.kind == plain:
-			tw.handOverLocked(tw.claimLocked(t))
+			tw.fireLocked(t, word)
 		default:
 			tw.runLocked(t.schedule(), word, upTo)
 		}
@@ -214,14 +214,16 @@ func (tw *TimingWheel) unlock() {
 	}
 }
 
-// claimLocked takes a plain timer that is due out of its bucket and returns its
-// callback, which has fired from then on.
-func (tw *TimingWheel) claimLocked(t *Timer) func() {
-	t.unlink()
+// fireLocked claims a plain timer that is due by this word, and hands over its
+// callback. If it has been extended since, flush looks at it again.
+func (tw *TimingWheel) fireLocked(t *Timer, word uint64) {
 	f := t.f // read before the word says idle: from then on Init may change it
-	t.word.Store(makeWord(idle, 0))
+	if !t.word.CompareAndSwap(word, makeWord(idle, 0)) {
+		return
+	}
+	t.unlink()
 	tw.stats.Fired++
-	return f
+	tw.handOverLocked(f)
 }
 
 // handOverLocked hands f to the executor. It releases the lock while user code

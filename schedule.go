@@ -11,8 +11,8 @@ import (
 // something around it, and the driver asks them what to do when the Timer is
 // due. Such a Timer stays linked and pending while the driver is in the
 // Scheduler's Next without the lock, so Stop, Reset and the wheel's Stop need to
-// know nothing of it; afterwards the driver compares the state word and goes on
-// only if it is unchanged.
+// know nothing of it; afterwards the driver goes on only if it can swap the state
+// word that it had read before.
 
 // A Scheduler says when a schedule runs next. Every Schedule of robfig/cron is
 // one. Next is given the wall time of the run before, first that of the call of
@@ -206,10 +206,11 @@ func (tw *TimingWheel) runLocked(s *schedule, word uint64, now int64) {
 	t := &s.timer
 	if stateOf(word) == onWall {
 		if wall := tw.wall(); s.at.After(wall) {
-			t.unlink()
 			deadline := wallDeadline(s.at, wall, tw.now())
-			t.word.Store(makeWord(onWall, deadline))
-			tw.placeLocked(t, deadline, now)
+			if t.word.CompareAndSwap(word, makeWord(onWall, deadline)) {
+				t.unlink()
+				tw.placeLocked(t, deadline, now)
+			}
 			return
 		}
 	}
@@ -220,14 +221,13 @@ func (tw *TimingWheel) runLocked(s *schedule, word uint64, now int64) {
 		tw.beginCall()
 		p = s.next(word)
 		tw.endCall()
-		if t.word.Load() != word || tw.stopped.Load() {
-			// Stopped, reset or dropped meanwhile, which was its outcome; or
-			// the sweep of halt is about to drop it.
-			return
-		}
+	}
+	if tw.stopped.Load() || !t.word.CompareAndSwap(word, makeWord(p.state, p.deadline)) {
+		// Stopped, reset or dropped meanwhile, which was its outcome; or the
+		// sweep of halt is about to drop it.
+		return
 	}
 	t.unlink()
-	t.word.Store(makeWord(p.state, p.deadline))
 	if p.run {
 		tw.stats.Fired++
 	}

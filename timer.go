@@ -21,7 +21,8 @@ import (
 //
 //	from      to        who                          meaning
 //	idle      pending   AfterFunc, AtFunc, Reset     armed
-//	pending   pending   Reset, ResetAt               extended or moved; returns true
+//	pending   pending   extend, without the lock     deadline later; returns true
+//	pending   pending   Reset, ResetAt               moved; returns true
 //	pending   pending   driver                       next run of a schedule; next look
 //	                                                 at the wall clock
 //	pending   idle      driver                       fired, handed to the executor
@@ -30,11 +31,17 @@ import (
 //	                                                 do not
 //	pending   idle      TimingWheel.Stop, Drain      dropped or handed back
 //
-// Every transition is made under TimingWheel.mu. Loads need no lock. Pending
-// comes in two kinds, onWall saying that the deadline is the next look at the
-// wall clock and not the time the caller asked for. Exactly the pending timers
-// are linked in a bucket, and moving from bucket to bucket is no transition:
-// Stop and Reset never find a timer between two wheels.
+// Every transition is made under TimingWheel.mu but for one: extend moves the
+// deadline of a pending timer later with a compare-and-swap alone. So every
+// transition is a compare-and-swap, under the lock too, or it could undo an
+// extension that came between its load and its store; on failure it looks again.
+// What extend decides by is in the word that it swaps, and in nothing else: the
+// timer may be stopped, moved and armed again at any moment in between.
+//
+// Pending comes in two kinds, onWall saying that the deadline is the next look at
+// the wall clock and not the time the caller asked for. Exactly the pending timers
+// are linked in a bucket, due no later than the deadline, and moving from bucket to
+// bucket is no transition: Stop and Reset never find a timer between two wheels.
 type Timer struct {
 	next, prev *Timer       // list of the bucket; guarded by tw.mu
 	tw         *TimingWheel // fixed from Init on
@@ -127,20 +134,44 @@ func (t *Timer) Stop() bool {
 	if !isPending(t.word.Load()) {
 		return false
 	}
-	tw.mu.Lock()
-	defer tw.mu.Unlock()
-	word := t.word.Load()
-	if !isPending(word) { // the driver or another caller came first
-		return false
-	}
-	t.unlink()
 	after := idle
 	if t.kind == recurring {
 		after = ended
 	}
-	t.word.Store(makeWord(after, deadlineOf(word)))
+	tw.mu.Lock()
+	defer tw.mu.Unlock()
+	if _, was := t.disarm(after); !was { // the driver or another caller came first
+		return false
+	}
+	t.unlink()
 	tw.stats.Stopped++
 	return true
+}
+
+// disarm ends the arming of a pending timer, whatever its deadline, and returns
+// the word that it had. The caller holds the lock and unlinks the timer.
+func (t *Timer) disarm(after state) (word uint64, wasPending bool) {
+	for {
+		word = t.word.Load()
+		if !isPending(word) {
+			return word, false
+		}
+		if t.word.CompareAndSwap(word, makeWord(after, 0)) {
+			return word, true
+		}
+	}
+}
+
+// extend moves the deadline of a pending timer later, without the lock, and
+// reports whether it did. The timer keeps its place: the flush of its bucket finds
+// the later deadline in the word and places it anew. A timer whose deadline is not
+// after now may wait in due, among others that fire in the order in which they
+// came; it has to be moved.
+func (t *Timer) extend(deadline, now int64) bool {
+	word := t.word.Load()
+	old := deadlineOf(word)
+	return isPending(word) && deadline >= old && old > now &&
+		t.word.CompareAndSwap(word, makeWord(pending, deadline))
 }
 
 // Reset arms the Timer to fire d from now, whether it is pending, has fired or
@@ -149,22 +180,29 @@ func (t *Timer) Stop() bool {
 // the next run; a schedule that ended stays ended, and on a stopped wheel
 // nothing is armed: both return false.
 //
-// Cost: one clock reading, one mutex, constant time, no allocation. Moving a
-// pending Timer's deadline later is the cheapest, as the Timer stays where it
-// is until its bucket is flushed.
+// Cost: one clock reading and, if a pending Timer's deadline is moved later or
+// left as it is, one compare-and-swap without any lock; else one mutex. Constant
+// time, no allocation.
 func (t *Timer) Reset(d time.Duration) bool {
 	tw := t.wheel("Reset")
 	now := tw.now()
-	return tw.rearm(t, deadlineAfter(now, d), now)
+	deadline := deadlineAfter(now, d)
+	return t.extend(deadline, now) || tw.rearm(t, deadline, now)
 }
 
-// ResetAt is Reset to an instant, for callers that have read the clock already.
-// It uses the monotonic reading of at; a time without one is taken to be as far
-// away as time.Until says at the call.
+// ResetAt is Reset to an instant, for callers that have read the clock already:
+// moving a pending Timer's deadline later then reads no clock and takes no lock. It
+// uses the monotonic reading of at; a time without one is taken to be as far away
+// as time.Until says at the call.
 func (t *Timer) ResetAt(at time.Time) bool {
 	tw := t.wheel("ResetAt")
-	now := tw.now()
-	return tw.rearm(t, tw.deadlineAt(at, now), now)
+	if isWallOnly(at) {
+		return t.Reset(time.Until(at))
+	}
+	deadline := tw.deadlineAt(at)
+	// Without a clock reading extend cannot tell an overdue timer: one that waits
+	// in due fires, if its new deadline has come too, where it waits.
+	return t.extend(deadline, -1) || tw.rearm(t, deadline, tw.now())
 }
 
 // Pending reports whether the Timer is armed and has not fired; of a schedule,

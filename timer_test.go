@@ -515,3 +515,19 @@ func TestResetOfAnOverdueTimer(t *testing.T) {
 		require.Equal(t, []time.Duration{1500 * time.Millisecond}, r.at)
 	})
 }
+
+// TestExtendTakesNoLock: a touch goes through while somebody holds the lock.
+func TestExtendTakesNoLock(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	x := tw.AfterFunc(time.Minute, func() {})
+	every := tw.ScheduleFunc(Every(time.Minute), func() {})
+	wall := tw.AtFunc(time.Now().Round(0).Add(time.Second), func() {})
+	tw.mu.Lock()
+	require.True(t, x.Reset(time.Minute))
+	require.True(t, x.ResetAt(time.Now().Add(time.Hour)))
+	require.True(t, every.Reset(time.Hour))
+	require.True(t, wall.Reset(time.Hour))
+	tw.mu.Unlock()
+	require.NoError(t, tw.verify(true))
+}

@@ -173,7 +173,7 @@ func (tw *TimingWheel) AtFunc(at time.Time, f func()) *Timer {
 	}
 	now := tw.now()
 	t := &Timer{tw: tw, f: f}
-	tw.arm(t, pending, tw.deadlineAt(at, now), now)
+	tw.arm(t, pending, tw.deadlineAt(at), now)
 	return t
 }
 
@@ -203,28 +203,31 @@ func (tw *TimingWheel) armLocked(t *Timer, s state, deadline, now int64) (wasPen
 		return false
 	}
 	tw.catchUpLocked(now)
-	word := t.word.Load()
-	wasPending = isPending(word)
-	if old := deadlineOf(word); wasPending && deadline >= old && old > now {
-		// Extend: the timer keeps its place, and the flush of its bucket finds
-		// the later deadline in the word. One that is overdue may wait in due,
-		// among others that fire in the order in which they came; it is moved.
-		t.word.Store(makeWord(s, deadline))
-		return true
+	// A goroutine needs no driver to start it: what is due fires here.
+	fires := deadline <= now && tw.executor == goroutine && tw.started && t.kind == plain
+	f, to := t.f, makeWord(s, deadline)
+	if fires {
+		to = makeWord(idle, 0)
+	}
+	for {
+		word := t.word.Load()
+		wasPending = isPending(word)
+		if t.word.CompareAndSwap(word, to) {
+			break
+		}
 	}
 	if wasPending {
 		t.unlink()
 	} else {
 		tw.stats.Started++
 	}
-	t.word.Store(makeWord(s, deadline))
-	if e := tw.placeLocked(t, deadline, now); e == tw.wheel.now && tw.executor == goroutine && tw.started && t.kind == plain {
-		// A goroutine needs no driver to start it.
+	if fires {
+		tw.stats.Fired++
 		tw.inflight.Add(1)
-		go tw.call(tw.claimLocked(t))
-	} else {
-		tw.wakeAtLocked(e)
+		go tw.call(f)
+		return wasPending
 	}
+	tw.wakeAtLocked(tw.placeLocked(t, deadline, now))
 	return wasPending
 }
 
@@ -308,9 +311,8 @@ func (tw *TimingWheel) halt(unfired *[]Unfired) {
 		if t == nil {
 			return
 		}
-		word := t.word.Load()
+		word, _ := t.disarm(idle)
 		t.unlink()
-		t.word.Store(makeWord(idle, deadlineOf(word)))
 		tw.stats.Dropped++
 		if unfired != nil {
 			*unfired = append(*unfired, tw.unfired(t, word))
