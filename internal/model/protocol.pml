@@ -113,10 +113,11 @@
  *   GOEXIT         inline callbacks may call runtime.Goexit
  *   LATE_START     made by NewTimingWheel: nothing fires until Start, if ever
  *   WITH_NEVER     deadlines that do not come, too
- *   EXTEND_CAS     a later step of the design: Reset of a pending timer to a
- *                  later deadline takes no lock, it is one compare-and-swap of
- *                  the word. Every other transition is then a compare-and-swap
- *                  too, under the lock, and begins anew if it fails
+ *   EXTEND_CAS     as Go has it: Reset of a pending timer to a later deadline
+ *                  takes no lock, it is one compare-and-swap of the word. Every
+ *                  other transition is then a compare-and-swap too, under the
+ *                  lock, and begins anew if it fails. Without it Reset extends
+ *                  under the lock: the protocol that this one must not weaken
  *   NO_COVERAGE    do not check uncovered, to see what comes of it
  *   MARKS          have the verifier say which branches it reaches; see REACHED
  *
@@ -307,9 +308,9 @@ inline unlock() {
 /* ---- The state word ----
 
    UNCHANGED says whether a transition that somebody prepared from the word w
-   may take place. Today only holders of the lock write the word, so under the
-   lock it is always as it was read, and a store will do. With EXTEND_CAS it is
-   the comparison of a compare-and-swap.
+   may take place. If only holders of the lock write the word, then under the lock
+   it is always as it was read, and a store will do. With EXTEND_CAS it is the
+   comparison of a compare-and-swap.
 
    TRAP_RESET_BY_STORE: the slow path stores over a word that has changed since
    it was read. Without EXTEND_CAS Reset reads it before it has the lock. With
@@ -829,9 +830,8 @@ inline stop() {
 
 #define EXTENDS (IS_PENDING(w) && d >= DEADLINE(w) && DEADLINE(w) > now)
 
-/* Due at once. With EXTEND_CAS it may be extended before it is claimed: then it
-   waits in its list for the driver, which places it anew. */
-#define CLAIMABLE(t) (bucket[t] == DUE && EXECUTOR == GOROUTINE && started)
+/* Due at once on a goroutine, which needs no driver. */
+#define FIRES (d <= now && EXECUTOR == GOROUTINE && started)
 
 inline arm() {
 #ifdef EXTEND_CAS
@@ -859,13 +859,30 @@ inline arm() {
 		fi;
 		do
 		:: d_step { !UNCHANGED(t, w) -> w = word[t] } /* extended: once more */
+#ifndef EXTEND_CAS
 		:: d_step { UNCHANGED(t, w) && EXTENDS -> /* extend in place */
 		      word[t] = WORD(PENDING, d);
 		      note_armed(t, d, true);
 		      unlock()
 		   };
 		   goto next
-		:: d_step { UNCHANGED(t, w) && !EXTENDS ->
+#define MOVES (!EXTENDS)
+#else
+#define MOVES true /* extend has tried before */
+#endif
+		:: d_step { UNCHANGED(t, w) && MOVES && FIRES ->
+		      note_armed(t, d, IS_PENDING(w));
+		      if
+		      :: IS_PENDING(w) -> REACHED(moved_and_fired); unlink(t)
+		      :: else -> REACHED(fired_at_once)
+		      fi;
+		      word[t] = WORD(IDLE, 0);
+		      note_fired(t);
+		      inflight = inflight + COUNTED;
+		      unlock()
+		   };
+		   goto next
+		:: d_step { UNCHANGED(t, w) && MOVES && !FIRES ->
 		      word[t] = WORD(PENDING, d);
 		      note_armed(t, d, IS_PENDING(w));
 		      if
@@ -876,28 +893,13 @@ inline arm() {
 		      :: d <= now && wheel_now < d -> REACHED(due_before_the_wheel_knows)
 		      :: else
 		      fi;
-		      place(t, d, now, PLACE_BY, e, b);
-		      w = WORD(PENDING, d)
+		      place(t, d, now, PLACE_BY, e, b)
 		   };
 		   break
 		od
 	};
 	if
-	:: d_step { CLAIMABLE(t) && UNCHANGED(t, w) -> /* a goroutine needs no driver */
-	      word[t] = WORD(IDLE, 0);
-	      note_fired(t);
-	      unlink(t);
-	      inflight = inflight + COUNTED;
-	      unlock()
-	   }
-	:: d_step { !(CLAIMABLE(t) && UNCHANGED(t, w)) ->
-	      if
-	      :: CLAIMABLE(t) -> REACHED(extended_before_the_claim)
-	      :: else -> REACHED(left_to_the_driver)
-	      fi;
-	      wake_at(e);
-	      unlock()
-	   }
+	:: d_step { wake_at(e); unlock() }
 	fi
 }
 
