@@ -75,7 +75,9 @@ A wheel made inside a testing/synctest bubble follows the bubble's clock.
 
 	AfterFunc, AtFunc    one allocation of 48 bytes, one clock reading, one mutex
 	ScheduleFunc         the same with 128 bytes, and a call of Next
-	Reset, ResetAt       no allocation; one clock reading, one mutex
+	Reset to later       no allocation, one clock reading, one compare-and-swap
+	ResetAt to later     no allocation, one compare-and-swap
+	Reset, ResetAt else  no allocation, one clock reading, one mutex
 	Stop                 no allocation, one mutex
 	Pending              an atomic load
 	Len, Stats           one mutex

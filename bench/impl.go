@@ -14,7 +14,11 @@
 // charts.
 package bench
 
-import "time"
+import (
+	"time"
+
+	"github.com/go-timingwheel/timingwheel"
+)
 
 // An Impl is an implementation of timers under test.
 type Impl struct {
@@ -34,6 +38,23 @@ type Instance struct {
 	New func(f func()) Timer
 	// Close ends the instance.
 	Close func()
+
+	// The rest is optional.
+
+	// NewTouch is New for timers that will only be pushed on, where that is
+	// something else.
+	NewTouch func(f func()) Timer
+	// Worker returns what the i-th of several goroutines works on, where that is
+	// not the instance itself.
+	Worker func(i int) Instance
+	// Stats are the wheel's counters.
+	Stats func() timingwheel.Stats
+	// Silent says that timers never fire: the floor's do not.
+	Silent bool
+	// Max is how many timers New can make, 0 if as many as one likes.
+	Max int
+	// fill is Start for timers that merely stay pending, where Start is missing.
+	fill func(d time.Duration, f func()) Timer
 }
 
 // A Timer is met by *time.Timer and *timingwheel.Timer alike, so both cost the
