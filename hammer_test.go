@@ -320,3 +320,44 @@ func TestMillionInOneTick(t *testing.T) {
 		})
 	}
 }
+
+// TestTouchesRaceTheDriver pushes a timer on in the very instant in which it is
+// about to fire, beside a driver that never sleeps. A touch that returned true is
+// kept: the timer stays pending until the new deadline.
+func TestTouchesRaceTheDriver(t *testing.T) {
+	length := 500 * time.Millisecond
+	if testing.Short() {
+		length = 200 * time.Millisecond
+	}
+	const tick = 10 * time.Microsecond
+	tw := New(WithInline(), WithTick(tick), WithWheelSize(16))
+	var busy, x Timer
+	tw.Init(&busy, func() {
+		if !tw.stopped.Load() {
+			busy.Reset(0)
+		}
+	})
+	busy.Reset(0)
+	tw.Init(&x, func() {})
+	granted, lost := 0, 0
+	deadline := int64(0)
+	for end := tw.now() + int64(length); tw.now() < end; {
+		if !x.Pending() {
+			deadline = (tw.now()/int64(tick) + 2) * int64(tick)
+			x.ResetAt(tw.instant(deadline))
+		}
+		for about := deadline + rand.Int64N(1000) - 500; tw.now() < about; {
+		}
+		later := deadline + 2*int64(tick)
+		if !x.ResetAt(tw.instant(later)) {
+			lost++ // and armed anew
+		} else if granted++; !x.Pending() {
+			if now := tw.now(); now < later {
+				t.Fatalf("fired %v before the deadline that the touch was granted", time.Duration(later-now))
+			}
+		}
+		deadline = later
+	}
+	require.NoError(t, tw.Shutdown(t.Context()))
+	t.Logf("%d touches granted, %d lost", granted, lost)
+}
