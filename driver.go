@@ -38,6 +38,11 @@ const (
 	// microseconds, which a caller then waits for, while the lock's own cost is
 	// shared by enough timers to vanish.
 	holdLimit = 64
+
+	// longestYield is the longest that a yield of the processor is taken to have
+	// lasted: some time slices of the scheduler. A suspend of the machine in it
+	// is not to keep the driver from yielding for hours.
+	longestYield = 100 * time.Millisecond
 )
 
 // wakeAtLocked makes sure that a driver looks at the wheel when tick e has come:
@@ -122,23 +127,25 @@ func (tw *TimingWheel) turn() {
 // has expired at the instant now. Afterwards the head of the delay queue, if any,
 // holds timers and is not due, unless the wheel was stopped.
 func (tw *TimingWheel) flushUpTo(now int64) {
-	// Everything that waits in due was due when it was put there.
 	tw.batch.takeAll(&tw.due)
-	tw.flush(&tw.batch, now)
 	emptied := 0
 	for !tw.stopped.Load() {
-		b := tw.queue.head()
+		b, t := tw.queue.head(), tw.batch.front()
 		switch {
 		case b != nil && b.empty():
 			tw.queue.removeHead()
 			if emptied++; emptied%holdLimit == 0 {
 				tw.pause()
 			}
-		case b != nil && b.expiration <= now/tw.tick:
+		case b != nil && b.expiration <= now/tw.tick && (t == nil || b.expiration < tw.tickOf(deadlineOf(t.word.Load()))):
 			// The clock stands on the bucket's expiration until it is empty, so
 			// nothing can be filed into it, and it stays the head (see wheel).
 			tw.wheel.advance(b.expiration)
 			tw.flush(b, b.expiration*tw.tick)
+		case t != nil:
+			// It waited in due, so it was due when it was put there; but what
+			// a late driver finds in buckets may have been due before it.
+			tw.flushTimer(t, now)
 		case tw.nclaimed > 0:
 			tw.pause()
 		default:
@@ -148,32 +155,34 @@ func (tw *TimingWheel) flushUpTo(now int64) {
 	tw.pause() // what was claimed before the wheel was stopped has fired
 }
 
-// flush empties a bucket: timers whose deadline is not after the instant upTo
-// fire, others are reinserted, which is where an extended timer goes to its new
-// place. None can come back into b.
+// flush empties a bucket. No timer of it can come back into it.
 func (tw *TimingWheel) flush(b *bucket, upTo int64) {
 	for t := b.front(); t != nil && !tw.stopped.Load(); t = b.front() {
-		word := t.word.Load()
-		switch deadline := deadlineOf(word); {
-		case deadline > upTo:
-			t.unlink()
-			tw.stats.Reinserted++
-			tw.placeLocked(t, deadline, upTo)
-		case t.kind == plain:
-			tw.fireLocked(t, word)
-		default:
-			tw.runLocked(t.schedule(), word, upTo)
-		}
-		tw.handled()
+		tw.flushTimer(t, upTo)
 	}
 }
 
-// handled counts one more timer in this hold of the lock, and ends the hold if
-// that is enough.
-func (tw *TimingWheel) handled() {
+// flushTimer takes t, the front of a list, out of it: a timer whose deadline is
+// not after the instant upTo fires, another is reinserted, which is where an
+// extended timer goes to its new place. If callers come in between it may be left
+// for another try. At the end the lock may have been released.
+func (tw *TimingWheel) flushTimer(t *Timer, upTo int64) {
+	word := t.word.Load()
+	switch deadline := deadlineOf(word); {
+	case deadline > upTo:
+		t.unlink()
+		tw.stats.Reinserted++
+		tw.placeLocked(t, deadline, upTo)
+	case t.kind == plain:
+		tw.fireLocked(t, word)
+	default:
+		tw.runLocked(t.schedule(), word, upTo)
+	}
 	tw.held++
 	tw.stats.LongestHold = max(tw.stats.LongestHold, tw.held)
-	if tw.held >= holdLimit {
+	// User code on the driver ends a hold early, but does not let others have
+	// the processor: so many timers at a time, whatever the holds.
+	if tw.handled++; tw.handled%holdLimit == 0 || tw.held >= holdLimit {
 		tw.pause()
 	}
 }
@@ -191,7 +200,7 @@ func (tw *TimingWheel) pause() {
 	if now := tw.now(); now-tw.resumed >= tw.yielded {
 		runtime.Gosched()
 		tw.resumed = tw.now()
-		tw.yielded = tw.resumed - now
+		tw.yielded = min(tw.resumed-now, int64(longestYield))
 	}
 	tw.lockAnew()
 }

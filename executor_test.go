@@ -275,3 +275,22 @@ func TestOneDriver(t *testing.T) {
 		require.Equal(t, 5, ran)
 	})
 }
+
+// TestOrderOfALateDriver: what has been waiting in buckets while a callback held
+// up the driver comes before what became due at once meanwhile.
+func TestOrderOfALateDriver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline())
+		var got []string
+		note := func(s string) func() { return func() { got = append(got, s) } }
+		tw.AfterFunc(time.Millisecond, func() {
+			time.Sleep(5 * time.Millisecond)
+			tw.AfterFunc(0, note("at once, at 6"))
+			tw.AfterFunc(-time.Hour, note("at once too"))
+		})
+		tw.AfterFunc(3*time.Millisecond, note("of 3"))
+		tw.AfterFunc(6*time.Millisecond+1, note("of 7"))
+		pass(t, tw, time.Second)
+		require.Equal(t, []string{"of 3", "at once, at 6", "at once too", "of 7"}, got)
+	})
+}

@@ -361,3 +361,22 @@ func TestTouchesRaceTheDriver(t *testing.T) {
 	require.NoError(t, tw.Shutdown(t.Context()))
 	t.Logf("%d touches granted, %d lost", granted, lost)
 }
+
+// TestInitOnAnotherWheel: a timer that has fired on one wheel goes to another the
+// moment it says that it is not pending.
+func TestInitOnAnotherWheel(t *testing.T) {
+	wheels := []*TimingWheel{New(), New()}
+	var x Timer
+	var fired atomic.Int64
+	for i := range 1000 {
+		wheels[i%2].Init(&x, func() { fired.Add(1) })
+		x.Reset(50 * time.Microsecond)
+		for x.Pending() {
+		}
+	}
+	for _, tw := range wheels {
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.NoError(t, tw.verify(true))
+	}
+	require.Equal(t, int64(1000), fired.Load())
+}

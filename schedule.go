@@ -28,7 +28,8 @@ type Scheduler interface {
 
 // Every returns a Scheduler with a run every d, on the monotonic clock: a
 // stepped wall clock does not move it. It panics if d is not positive. A d
-// below the tick runs once a tick.
+// below the tick runs once a tick, as the others of that tick were missed; with
+// RunMissed they all run, which for a d too small is more than any machine can do.
 func Every(d time.Duration) Scheduler {
 	if d <= 0 {
 		panic("timingwheel: non-positive interval " + d.String())
@@ -200,8 +201,9 @@ type plan struct {
 
 // runLocked handles the timer of s, which is due: it fixes the next run and
 // hands over the present one. word is the timer's, read in this hold of the
-// lock. now is the instant the driver has got to: a next run that is not after it
-// waits in due for the next round.
+// lock. now is the instant the driver has got to: a next run that is not after its
+// tick waits in due for the next round; one within the tick waits for the next
+// tick, or the driver would not come to rest.
 func (tw *TimingWheel) runLocked(s *schedule, word uint64, now int64) {
 	t := &s.timer
 	if stateOf(word) == onWall {
@@ -239,7 +241,7 @@ func (tw *TimingWheel) runLocked(s *schedule, word uint64, now int64) {
 			tw.stats.Started++
 		}
 		s.at = p.at
-		tw.placeLocked(t, p.deadline, now)
+		tw.placeLocked(t, p.deadline, now-now%tw.tick)
 	}
 	if p.run {
 		tw.handOverLocked(f)
@@ -270,7 +272,7 @@ func (s *schedule) next(word uint64) (p plan) {
 		wall := tw.wall().Round(0).In(s.at.Location()).Add(time.Duration(begun - now))
 		at := s.at
 		if stateOf(word) != onWall {
-			at = wall // Reset moved this run here
+			at = wall.Add(time.Duration(now - begun)) // Reset moved this run here
 		}
 		p = s.nextWall(scheduler, at, wall)
 		p.deadline = wallDeadline(p.at, wall, begun)
@@ -337,14 +339,14 @@ func (s *schedule) run() {
 		}
 	case queueOverlap:
 		if s.busy.Add(1) == 1 {
-			s.runQueue()
+			s.runQueue(true)
 		}
 	}
 }
 
-// runQueue runs until no run is waiting. Whoever makes busy 1 works for all that
-// come while it does.
-func (s *schedule) runQueue() {
+// runQueue runs until no run is waiting; first says that none has begun yet.
+// Whoever makes busy 1 works for all that come while it does.
+func (s *schedule) runQueue(first bool) {
 	tw := s.timer.tw
 	done := false
 	defer func() {
@@ -354,10 +356,10 @@ func (s *schedule) runQueue() {
 		// shall hold up the crash.)
 		if !done && s.busy.Add(-1) > 0 {
 			tw.inflight.Add(1)
-			go tw.call(s.runQueue)
+			go tw.call(func() { s.runQueue(false) })
 		}
 	}()
-	for first := true; !done; first = false {
+	for ; !done; first = false {
 		if first || !tw.stopped.Load() {
 			tw.invoke(s.begin)
 		}

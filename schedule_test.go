@@ -664,3 +664,70 @@ func TestWaitingRunsEndWithTheWheel(t *testing.T) {
 		require.Equal(t, time.Hour+time.Second, time.Since(tw.start))
 	})
 }
+
+// TestOnceATick: a period below the tick does not spin the driver, whatever
+// Reset or a late arming does to its phase. There are no more runs than ticks.
+func TestOnceATick(t *testing.T) {
+	for _, s := range []Scheduler{Every(1), everyWall(time.Microsecond)} {
+		t.Run(fmt.Sprintf("%T", s), func(t *testing.T) {
+			tw := New(WithTick(5*time.Millisecond), WithInline())
+			runs := 0
+			x := tw.ScheduleFunc(s, func() { runs++ })
+			resets := 0
+			for time.Since(tw.start) < 100*time.Millisecond {
+				x.Reset(0)
+				resets++
+				time.Sleep(30 * time.Millisecond)
+			}
+			require.NoError(t, tw.Shutdown(t.Context()))
+			require.LessOrEqual(t, runs, int(time.Since(tw.start)/(5*time.Millisecond))+resets)
+		})
+	}
+}
+
+// TestResetInTheTickOfADueRun: a run of second 3 waits for the tick's end at 3.5
+// when Reset moves it to 3.1. The next is that of second 4, not second 3 again.
+func TestResetInTheTickOfADueRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		time.Sleep(500 * time.Millisecond)
+		tw := New(WithTick(time.Second), WithInline())
+		r := newRecorder() // began at second 0.5
+		x := tw.ScheduleFunc(everyFull(time.Second), r.hit)
+		pass(t, tw, 2600*time.Millisecond)
+		require.True(t, x.Reset(0))
+		pass(t, tw, 1400*time.Millisecond)
+		require.Equal(t, []time.Duration{1e9, 2e9, 2.6e9, 4e9}, r.at)
+	})
+}
+
+// TestResetAtThePast is Reset(0), not a run that was missed an hour ago.
+func TestResetAtThePast(t *testing.T) {
+	for _, opt := range []ScheduleOption{SkipMissed(time.Second), RunMissed()} {
+		tw := New(WithInline())
+		tw.suspend(2 * time.Hour)
+		runs := make(chan struct{}, 10)
+		x := tw.ScheduleFunc(Every(time.Minute), func() { runs <- struct{}{} }, opt)
+		require.True(t, x.ResetAt(time.Now().Add(-time.Hour)))
+		<-runs
+		require.Equal(t, 1, tw.Len())
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.Empty(t, runs)
+	}
+}
+
+// TestWaitingRunsAfterGoexit: the goroutine that takes over from one that ended
+// does not begin runs either once the wheel is stopped.
+func TestWaitingRunsAfterGoexit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		runs := 0
+		tw.ScheduleFunc(Every(time.Second), func() {
+			runs++
+			time.Sleep(10500 * time.Millisecond)
+			runtime.Goexit()
+		}, QueueWhileRunning())
+		pass(t, tw, 5*time.Second)
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.Equal(t, 1, runs)
+	})
+}

@@ -103,6 +103,12 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 		// Its runs that were handed over still look at the word.
 		panic("timingwheel: Init of a Timer that AtFunc or ScheduleFunc made")
 	}
+	if old := t.tw; old != nil && old != tw {
+		// Whoever made t idle may be about to unlink it, under that lock; the
+		// new wheel has another.
+		old.mu.Lock()
+		defer old.mu.Unlock()
+	}
 	t.init(tw, f, plain)
 	t.word.Store(makeWord(idle, 0))
 }
@@ -202,7 +208,7 @@ func (t *Timer) ResetAt(at time.Time) bool {
 	deadline := tw.deadlineAt(at)
 	// Without a clock reading extend cannot tell an overdue timer: one that waits
 	// in due fires, if its new deadline has come too, where it waits.
-	return t.extend(deadline, -1) || tw.rearm(t, deadline, tw.now())
+	return t.kind == plain && t.extend(deadline, -1) || tw.rearm(t, deadline, tw.now())
 }
 
 // Pending reports whether the Timer is armed and has not fired; of a schedule,

@@ -58,7 +58,9 @@ type TimingWheel struct {
 	calling bool  // the driver is in user code, without the lock
 	held    int   // timers handled in the present hold of the lock
 
-	// The driver's alone: when it last yielded the processor, and for how long.
+	// The driver's alone: timers it has handled, when it last yielded the
+	// processor, and for how long.
+	handled          uint
 	resumed, yielded int64
 
 	// claimed are callbacks that the driver starts a goroutine for once it has
@@ -190,8 +192,11 @@ func (tw *TimingWheel) arm(t *Timer, s state, deadline, now int64) (wasPending b
 func (tw *TimingWheel) rearm(t *Timer, deadline, now int64) (wasPending bool) {
 	tw.mu.Lock()
 	defer tw.mu.Unlock()
-	if t.kind == recurring && !isPending(t.word.Load()) {
-		return false // the schedule has ended
+	if t.kind == recurring {
+		if !isPending(t.word.Load()) {
+			return false // the schedule has ended
+		}
+		deadline = max(deadline, now) // a run that Reset moves here is not one that was missed
 	}
 	return tw.armLocked(t, pending, deadline, now)
 }

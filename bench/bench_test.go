@@ -1,120 +1,134 @@
 package bench
 
 import (
+	"flag"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
-	"sync"
-	"sync/atomic"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
 
-// each runs a benchmark for every implementation beside numbers of timers that
-// stay pending throughout. -short leaves out the largest.
-func each(b *testing.B, run func(b *testing.B, in Instance)) {
-	for _, pending := range []int{0, 100_000, 1_000_000} {
-		if testing.Short() && pending > 100_000 {
+// more is for the sizes that take minutes and gigabytes:
+//
+//	go test -run '^$' -bench StartStop ./bench -pending 10000000
+var more = flag.Int("pending", 0, "benchmark beside this many pending timers instead of the usual sizes")
+
+func BenchmarkStartStop(b *testing.B)   { benchmark(b, startStop) }
+func BenchmarkChurn(b *testing.B)       { benchmark(b, churn) }
+func BenchmarkRearm(b *testing.B)       { benchmark(b, rearm) }
+func BenchmarkTouchHot(b *testing.B)    { benchmark(b, touchHot) }
+func BenchmarkTouchAt(b *testing.B)     { benchmark(b, touchAt) }
+func BenchmarkTouchRandom(b *testing.B) { benchmark(b, touchRandom) }
+func BenchmarkMemory(b *testing.B)      { benchmark(b, memory) }
+func BenchmarkGC(b *testing.B)          { benchmark(b, gc) }
+func BenchmarkIdle(b *testing.B)        { benchmark(b, idle) }
+func BenchmarkIdleServer(b *testing.B)  { benchmark(b, idleServer) }
+func BenchmarkFire(b *testing.B)        { benchmark(b, fire) }
+func BenchmarkBurst(b *testing.B)       { benchmark(b, burst) }
+
+// benchmark runs a workload as sub-benchmarks with names that benchstat can pivot
+// on: for each size on one goroutine, and for the smallest on several.
+func benchmark(b *testing.B, w Workload) {
+	pending := sizes(w)
+	for _, im := range Impls {
+		if w.Lacks(im) != "" || w.calls != nil && im.Name == Inline.Name { // that differs in firing alone
 			continue
 		}
-		for _, im := range []Impl{Wheel, Inline, Time} {
-			b.Run(fmt.Sprintf("impl=%s/pending=%d", im.Name, pending), func(b *testing.B) {
-				in := im.Open()
-				kept := keepPending(in, pending)
-				runtime.GC() // the garbage of making them is not the benchmark's
-				b.ReportAllocs()
-				b.ResetTimer()
-				run(b, in)
-				b.StopTimer()
-				for _, t := range kept {
-					t.Stop()
+		for _, n := range pending {
+			for _, procs := range w.Procs {
+				if procs > 1 && (n != pending[0] || testing.Short() && procs > 2) {
+					continue
 				}
-				in.Close()
-				runtime.GC() // package time lets go of stopped timers late
-			})
-		}
-	}
-}
-
-func nothing() {}
-
-// keepPending starts n timers of one to sixty minutes.
-func keepPending(in Instance, n int) []Timer {
-	r := rand.New(rand.NewPCG(1, 2))
-	timers := make([]Timer, n)
-	for i := range timers {
-		timers[i] = in.Start(time.Minute+time.Duration(r.Int64N(int64(59*time.Minute))), nothing)
-	}
-	return timers
-}
-
-// delays are 4,096 delays of 1 to 31 s: enough to spread over the wheel, few
-// enough to stay in the cache.
-var delays = func() (d [4096]time.Duration) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for i := range d {
-		d[i] = time.Second + time.Duration(r.Int64N(int64(30*time.Second)))
-	}
-	return d
-}()
-
-// BenchmarkStartStop starts a timer and stops it: a timeout that did not happen.
-func BenchmarkStartStop(b *testing.B) {
-	each(b, func(b *testing.B, in Instance) {
-		i := 0
-		for b.Loop() {
-			in.Start(delays[i%len(delays)], nothing).Stop()
-			i++
-		}
-	})
-}
-
-// BenchmarkReset moves one timer to a random earlier or later time.
-func BenchmarkReset(b *testing.B) {
-	each(b, func(b *testing.B, in Instance) {
-		t := in.New(nothing)
-		defer t.Stop()
-		i := 0
-		for b.Loop() {
-			t.Reset(delays[i%len(delays)])
-			i++
-		}
-	})
-}
-
-// BenchmarkTouch pushes one timer's deadline on by the same timeout every time,
-// as a connection does with every packet.
-func BenchmarkTouch(b *testing.B) {
-	each(b, func(b *testing.B, in Instance) {
-		t := in.New(nothing)
-		defer t.Stop()
-		for b.Loop() {
-			t.Reset(5 * time.Second)
-		}
-	})
-}
-
-// BenchmarkFire starts timers that are due within 100 ms, in batches of up to
-// 100,000, and waits for them: the time of a whole life, waiting included, and
-// the processor is mostly idle for small b.N.
-func BenchmarkFire(b *testing.B) {
-	each(b, func(b *testing.B, in Instance) {
-		const batch = 100_000
-		var left atomic.Int64
-		var done sync.WaitGroup
-		fired := func() {
-			if left.Add(-1) == 0 {
-				done.Done()
+				c := Case{Impl: im, Pending: n, Procs: procs}
+				name := fmt.Sprintf("impl=%s/pending=%d/procs=%d", im.Name, n, procs)
+				if w.calls != nil {
+					benchmarkCalls(b, name, w, c)
+				} else {
+					b.Run(name, func(b *testing.B) { benchmarkRun(b, w, c) })
+				}
 			}
 		}
-		for n := b.N; n > 0; n -= batch {
-			size := min(n, batch)
-			left.Store(int64(size))
-			done.Add(1)
-			for i := range size {
-				in.Start(delays[i%len(delays)]/310, fired)
+	}
+}
+
+// sizes leaves out what takes too long for everyday use.
+func sizes(w Workload) []int {
+	if *more > 0 {
+		return []int{*more}
+	}
+	limit := 1_000_000
+	if testing.Short() {
+		limit = 100_000
+	}
+	var usual []int
+	for _, n := range w.Pending {
+		usual = append(usual, min(n, limit))
+	}
+	return slices.Compact(usual)
+}
+
+// benchmarkCalls makes b.N calls in all, on as many goroutines as the case says.
+// The testing package runs a benchmark again and again with larger and larger b.N;
+// the pending timers are started for the first time only.
+func benchmarkCalls(b *testing.B, name string, w Workload, c Case) {
+	var k *calls
+	b.Run(name, func(b *testing.B) {
+		if k == nil {
+			var err error
+			if k, err = w.calls(c); err != nil {
+				b.Fatal(err)
 			}
-			done.Wait()
 		}
+		defer setProcs(c.Procs)()
+		runtime.GC() // the garbage of getting ready is not the benchmark's
+		b.ReportAllocs()
+		b.ResetTimer()
+		k.times(b.N)
+		b.StopTimer()
 	})
+	if k != nil { // the name was asked for
+		k.close()
+	}
+}
+
+// benchmarkRun runs the workload b.N times and reports the mean of each metric.
+func benchmarkRun(b *testing.B, w Workload, c Case) {
+	if testing.Short() {
+		c = small(w, c)
+	}
+	sum := map[string]float64{}
+	for range b.N {
+		r, err := w.Run(c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, m := range r.Metrics {
+			sum[unit(m)] += m.Value
+		}
+	}
+	for u, v := range sum {
+		b.ReportMetric(v/float64(b.N), u)
+	}
+	b.ReportMetric(0, "ns/op") // of a whole run; it says nothing
+}
+
+// unit names a metric as the testing package wants it, without blanks.
+func unit(m Metric) string {
+	return strings.ReplaceAll(strings.Trim(m.Name+"-"+m.Unit, "-"), " ", "-")
+}
+
+// small is the case scaled down to a fraction of a second.
+func small(w Workload, c Case) Case {
+	switch w.Name {
+	case idle.Name:
+		c.N, c.Duration = 1_000, 200*time.Millisecond
+	case gc.Name:
+		c.N = 3
+	case memory.Name:
+	default:
+		c.N, c.Duration = 20_000, 500*time.Millisecond
+	}
+	return c
 }

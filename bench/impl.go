@@ -3,9 +3,10 @@
 //
 //	go test -run '^$' -bench . ./bench
 //
-// runs them as Go benchmarks beside package time and the floor. Names follow
-// benchstat's key=value form, so two columns of one run can be set against each
-// other:
+// runs them as Go benchmarks beside package time and the floor, in a few minutes;
+// with -short the sizes are smaller, and with -pending 10000000 at the end larger.
+// Names follow benchstat's key=value form, so two columns of one run can be set
+// against each other:
 //
 //	go test -run '^$' -bench StartStop -count 10 ./bench | tee new.txt
 //	benchstat -col /impl new.txt
@@ -26,6 +27,9 @@ type Impl struct {
 	// Open makes an instance; everything else works on it.
 	Open func() Instance
 }
+
+// Impls are the implementations of this package.
+var Impls = []Impl{Wheel, Inline, Time, Floor, Conn}
 
 // An Instance is one wheel, heap or whatever the implementation has, as a table
 // of functions. A function it has no counterpart of is nil: what a peer lacks is

@@ -12,19 +12,6 @@ var Wheel = Impl{"wheel", func() Instance { return ofWheel(timingwheel.New()) }}
 // Inline is this library with callbacks on the driver.
 var Inline = Impl{"inline", func() Instance { return ofWheel(timingwheel.New(timingwheel.WithInline())) }}
 
-// Time is package time.
-var Time = Impl{"time", func() Instance {
-	return Instance{
-		Start: func(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) },
-		New: func(f func()) Timer {
-			t := time.AfterFunc(time.Hour, f)
-			t.Stop()
-			return t
-		},
-		Close: func() {},
-	}
-}}
-
 func ofWheel(tw *timingwheel.TimingWheel) Instance {
 	return Instance{
 		Start: func(d time.Duration, f func()) Timer { return tw.AfterFunc(d, f) },
@@ -33,6 +20,7 @@ func ofWheel(tw *timingwheel.TimingWheel) Instance {
 			tw.Init(t, f)
 			return t
 		},
-		Close: tw.Stop,
+		Close: tw.Stop, // what is still pending is dropped
+		Stats: tw.Stats,
 	}
 }

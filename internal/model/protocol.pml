@@ -17,7 +17,7 @@
  *   arm, catch_up, place          arm/rearm -> armLocked, catchUpLocked,
  *                                 placeLocked and wheel.place
  *   stop                          Timer.Stop
- *   drive: turn, flush, leave     drive and turn, flushUpTo, flush and claimLocked,
+ *   drive: turn, flush, leave     drive and turn, flushUpTo, flush and fireLocked,
  *                                 leave
  *   wake_at, set_alarm            wakeAtLocked, setAlarmLocked
  *   alarm, rings                  the one time.AfterFunc: set or not, what its

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// This file draws charts as SVG, by hand: lines, ticks and words are all they are
+// made of, and a plotting library would bring fonts and rasterisers with it. The
+// background is a white rectangle, so they read the same on a dark page.
+
+// A chart is lines over two axes.
+type chart struct {
+	workload       string // whose section it belongs to
+	file           string
+	title          string
+	x, y           axis
+	lines          []line
+	note           string // under the title
+	baselineAtZero bool   // a linear y axis begins at 0
+}
+
+// An axis maps values to lengths.
+type axis struct {
+	label string
+	scale func(v float64) float64 // nil for linear
+	ticks []tick                  // nil for chosen ones
+}
+
+type tick struct {
+	at    float64
+	label string
+}
+
+// A line is one implementation's points, with a colour and a mark by its place
+// among all implementations, so that it looks the same in every chart.
+type line struct {
+	name   string
+	style  int
+	points []point
+	bare   bool // the points are many: only some are marked
+}
+
+type point struct{ x, y float64 }
+
+const (
+	chartWidth, chartHeight        = 860.0, 486.0
+	plotLeft, plotRight            = 84.0, 690.0
+	plotTop, plotBottom            = 86.0, 420.0
+	ink, faint                     = "#24292f", "#d8dee4"
+	fontFamily                     = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
+	legendLeft, legendStep, titleY = 708.0, 22.0, 30.0
+)
+
+// colours are those of Okabe and Ito, told apart by the colour-blind too, with
+// yellow, which does not show on white, replaced.
+var colours = []string{"#0072b2", "#56b4e9", "#d55e00", "#000000", "#009e73", "#cc79a7", "#e69f00", "#8c6d31", "#7f7f7f", "#6a3d9a"}
+
+// logScale is for values above 0.
+func logScale(v float64) float64 { return math.Log10(v) }
+
+// svg draws the chart.
+func (c *chart) svg() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" font-family="%s" font-size="13" fill="%s" role="img">`+"\n",
+		chartWidth, chartHeight, chartWidth, chartHeight, fontFamily, ink)
+	fmt.Fprintf(&b, "<title>%s</title>\n", xmlText(c.title))
+	fmt.Fprintf(&b, `<rect width="%g" height="%g" rx="6" fill="#ffffff"/>`+"\n", chartWidth, chartHeight)
+	text(&b, plotLeft, titleY, "start", `font-size="17" font-weight="600"`, c.title)
+	for i, l := range wrap(c.note, 112) {
+		text(&b, plotLeft, titleY+21+17*float64(i), "start", `fill="#57606a"`, l)
+	}
+
+	var xs, ys []float64
+	for _, l := range c.lines {
+		for _, p := range l.points {
+			xs, ys = append(xs, p.x), append(ys, p.y)
+		}
+	}
+	if c.baselineAtZero && c.y.scale == nil {
+		ys = append(ys, 0)
+	}
+	x := c.x.fit(xs, plotLeft, plotRight, 8, false)
+	y := c.y.fit(ys, plotBottom, plotTop, 6, true)
+
+	for _, t := range y.ticks {
+		at := y.to(t.at)
+		fmt.Fprintf(&b, `<path d="M%.1f %.1fH%.1f" stroke="%s"/>`+"\n", plotLeft, at, plotRight, faint)
+		text(&b, plotLeft-8, at+4, "end", "", t.label)
+	}
+	for _, t := range x.ticks {
+		at := x.to(t.at)
+		fmt.Fprintf(&b, `<path d="M%.1f %.1fV%.1f" stroke="%s"/>`+"\n", at, plotTop, plotBottom, faint)
+		text(&b, at, plotBottom+20, "middle", "", t.label)
+	}
+	fmt.Fprintf(&b, `<path d="M%.1f %.1fV%.1fH%.1f" fill="none" stroke="%s"/>`+"\n", plotLeft, plotTop, plotBottom, plotRight, ink)
+	text(&b, (plotLeft+plotRight)/2, plotBottom+46, "middle", "", c.x.label)
+	text(&b, 0, 0, "middle", fmt.Sprintf(`transform="translate(20 %.1f) rotate(-90)"`, (plotTop+plotBottom)/2), c.y.label)
+
+	// The first line, this library's, is drawn last and thicker.
+	for _, l := range slices.Backward(c.lines) {
+		l.draw(&b, x, y)
+	}
+	for i, l := range c.lines {
+		at := plotTop + 8 + float64(i)*legendStep
+		key := line{name: l.name, style: l.style, points: []point{{legendLeft, at}, {legendLeft + 13, at}, {legendLeft + 26, at}}}
+		key.drawKey(&b)
+		text(&b, legendLeft+36, at+4, "start", "", l.name)
+	}
+	b.WriteString("</svg>\n")
+	return b.Bytes()
+}
+
+// A fitted axis has its range.
+type fitted struct {
+	ticks []tick
+	to    func(v float64) float64
+}
+
+// fit lays the axis out over the values from one length to another. A rounded
+// axis ends at ticks.
+func (a axis) fit(values []float64, from, to float64, most int, rounded bool) fitted {
+	scale := a.scale
+	if scale == nil {
+		scale = func(v float64) float64 { return v }
+	}
+	lo, hi := slices.Min(values), slices.Max(values)
+	ticks := a.ticks
+	if ticks == nil && a.scale != nil {
+		ticks, lo, hi = decades(lo, hi)
+	} else if ticks == nil {
+		ticks = linearTicks(lo, hi, most)
+		if rounded {
+			lo, hi = min(lo, ticks[0].at), max(hi, ticks[len(ticks)-1].at)
+		}
+	} else {
+		for _, t := range ticks {
+			lo, hi = min(lo, t.at), max(hi, t.at)
+		}
+	}
+	first, last := scale(lo), scale(hi)
+	if first == last {
+		first, last = first-0.5, last+0.5
+	}
+	return fitted{ticks, func(v float64) float64 {
+		return from + (scale(v)-first)/(last-first)*(to-from)
+	}}
+}
+
+// decades are ticks at 1, 10, 100, and at 2 and 5 between them if they are few,
+// with the bounds that the axis then has.
+func decades(lo, hi float64) (ticks []tick, first, last float64) {
+	steps := []float64{1, 2, 5}
+	if hi/lo > 1000 {
+		steps = steps[:1]
+	}
+	var at []float64
+	for e := math.Floor(math.Log10(lo)); e <= math.Ceil(math.Log10(hi)); e++ {
+		for _, s := range steps {
+			at = append(at, s*math.Pow(10, e))
+		}
+	}
+	// Of the ticks outside, the nearest on each side is kept.
+	i, j := 0, len(at)-1
+	for i+1 < len(at) && at[i+1] <= lo {
+		i++
+	}
+	for j > i+1 && at[j-1] >= hi {
+		j--
+	}
+	for _, v := range at[i : j+1] {
+		ticks = append(ticks, tick{v, axisNumber(v)})
+	}
+	return ticks, at[i], at[j]
+}
+
+// linearTicks are at multiples of 1, 2 or 5 times a power of ten, and span the
+// values.
+func linearTicks(lo, hi float64, most int) []tick {
+	if hi <= lo {
+		hi = lo + 1
+	}
+	step := math.Pow(10, math.Floor(math.Log10((hi-lo)/float64(most))))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if (hi-lo)/(step*m) <= float64(most) {
+			step *= m
+			break
+		}
+	}
+	var ticks []tick
+	for v := math.Floor(lo/step) * step; ; v += step {
+		v = math.Round(v/step) * step
+		ticks = append(ticks, tick{v, axisNumber(v)})
+		if v >= hi {
+			return ticks
+		}
+	}
+}
+
+// axisNumber writes a tick's value: 0.5, 200, 10 k, 1 M.
+func axisNumber(v float64) string {
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64) // 0.30000000000000004
+	switch a := math.Abs(v); {
+	case a >= 1e6:
+		return strconv.FormatFloat(v/1e6, 'f', -1, 64) + " M"
+	case a >= 1e4:
+		return strconv.FormatFloat(v/1e3, 'f', -1, 64) + " k"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+func (l line) colour() string { return colours[l.style%len(colours)] }
+
+func (l line) stroke() string {
+	width := 2.0
+	if l.style == 0 { // this library
+		width = 3
+	}
+	dash := ""
+	if l.name == nameOfFloor {
+		dash = ` stroke-dasharray="6 4"`
+	}
+	return fmt.Sprintf(`fill="none" stroke="%s" stroke-width="%g" stroke-linejoin="round"%s`, l.colour(), width, dash)
+}
+
+func (l line) draw(b *bytes.Buffer, x, y fitted) {
+	var d strings.Builder
+	for i, p := range l.points {
+		fmt.Fprintf(&d, "%c%.1f %.1f", "ML"[min(i, 1)], x.to(p.x), y.to(p.y))
+	}
+	fmt.Fprintf(b, `<path d="%s" %s/>`+"\n", d.String(), l.stroke())
+	for i, p := range l.points {
+		if !l.bare || i%10 == 5 {
+			l.mark(b, x.to(p.x), y.to(p.y))
+		}
+	}
+}
+
+func (l line) drawKey(b *bytes.Buffer) {
+	p := l.points
+	fmt.Fprintf(b, `<path d="M%.1f %.1fH%.1f" %s/>`+"\n", p[0].x, p[0].y, p[2].x, l.stroke())
+	l.mark(b, p[1].x, p[1].y)
+}
+
+// mark draws a point, in a shape of its own for those who do not see the colour.
+func (l line) mark(b *bytes.Buffer, x, y float64) {
+	var d string
+	switch l.style % 5 {
+	case 0:
+		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`+"\n", x, y, l.colour())
+		return
+	case 1:
+		d = "-4-4h8v8h-8z"
+	case 2:
+		d = "0-5l5 9h-10z"
+	case 3:
+		d = "0-5.5l5.5 5.5l-5.5 5.5l-5.5-5.5z"
+	case 4:
+		d = "0 5l-5-9h10z"
+	}
+	fmt.Fprintf(b, `<path d="M%.1f %.1fm%s" fill="%s"/>`+"\n", x, y, d, l.colour())
+}
+
+func text(b *bytes.Buffer, x, y float64, anchor, more, s string) {
+	if s == "" {
+		return
+	}
+	if more != "" {
+		more = " " + more
+	}
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, xmlText(s))
+}
+
+// wrap breaks text into lines of at most width characters, where it has spaces.
+func wrap(s string, width int) []string {
+	var lines []string
+	for word := range strings.FieldsSeq(s) {
+		last := len(lines) - 1
+		if last >= 0 && len([]rune(lines[last]))+1+len([]rune(word)) <= width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
+func xmlText(s string) string {
+	var b bytes.Buffer
+	if err := xml.EscapeText(&b, []byte(s)); err != nil {
+		panic(err) // a Buffer takes everything
+	}
+	return b.String()
+}

@@ -1,0 +1,17 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package bench
+
+import (
+	"syscall"
+	"time"
+)
+
+// processUsage returns false if the platform does not tell.
+func processUsage() (usage, bool) {
+	var ru syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &ru) != nil {
+		return usage{}, false
+	}
+	return usage{time.Duration(ru.Utime.Nano() + ru.Stime.Nano()), int64(ru.Nvcsw)}, true
+}
