@@ -49,9 +49,9 @@ type line struct {
 type point struct{ x, y float64 }
 
 const (
-	chartWidth, chartHeight        = 860.0, 486.0
+	chartWidth, chartHeight        = 860.0, 504.0
 	plotLeft, plotRight            = 84.0, 690.0
-	plotTop, plotBottom            = 86.0, 420.0
+	plotTop, plotBottom            = 104.0, 438.0
 	ink, faint                     = "#24292f", "#d8dee4"
 	fontFamily                     = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 	legendLeft, legendStep, titleY = 708.0, 22.0, 30.0

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/go-timingwheel/timingwheel/bench"
@@ -171,13 +170,15 @@ func (r *report) lateness(wl bench.Workload, at place, all []place) chart {
 	// Early ones and those on the dot have no place on a logarithmic axis.
 	c.y = axis{label: "lateness, ms (log scale)", scale: logScale}
 	floor := max(lo, 0.01)
+	raised := false
 	for _, l := range c.lines {
-		for i := range l.points {
-			l.points[i].y = max(l.points[i].y, floor)
+		for i, p := range l.points {
+			raised = raised || p.y < floor
+			l.points[i].y = max(p.y, floor)
 		}
 	}
-	if floor > lo || slices.ContainsFunc(c.lines, func(l line) bool { return l.points[0].y <= floor }) {
-		c.note = strings.TrimPrefix(c.note+"; early ones are drawn on the lower edge", "; ")
+	if raised {
+		c.note += "; what was early or hardly late is drawn at the bottom"
 	}
 	return c
 }

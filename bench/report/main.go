@@ -66,7 +66,7 @@ func parse(args []string, w io.Writer) (options, error) {
 	fs.BoolVar(&o.quick, "quick", false, "small sizes and short runs, under a minute in all: for a look, not for figures")
 	fs.BoolVar(&o.cross, "cross", false, "every number of pending timers with every number of procs, not only with the least of the other")
 	fs.IntVar(&o.max, "max-pending", 10_000_000, "most `timers` pending; 10 million take 2 to 4 GB")
-	fs.DurationVar(&o.timeout, "timeout", 0, "longest that one run may take (default 3m, with -quick 8s); what takes longer is marked and not tried again")
+	fs.DurationVar(&o.timeout, "timeout", 0, "longest that one run may take (default 90s, with -quick 8s); what takes longer is marked and not tried again")
 	fs.StringVar(&o.out, "out", filepath.Join("bench", "results"), "`directory` for report.md and the charts")
 	fs.Usage = func() {
 		fmt.Fprintf(w, "Usage: go run ./bench/report [flags]\n\nRuns the benchmarks and writes a report with charts.\n\n"+
@@ -93,7 +93,7 @@ func parse(args []string, w io.Writer) (options, error) {
 		}
 	}
 	if o.timeout <= 0 {
-		o.timeout = 3 * time.Minute
+		o.timeout = 90 * time.Second
 		if o.quick {
 			o.timeout = 8 * time.Second
 		}
