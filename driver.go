@@ -152,7 +152,6 @@ func (tw *TimingWheel) flushUpTo(now int64) {
 			return
 		}
 	}
-	tw.pause() // what was claimed before the wheel was stopped has fired
 }
 
 // flush empties a bucket. No timer of it can come back into it.
@@ -211,7 +210,9 @@ func (tw *TimingWheel) pause() {
 // They are started here and not as they are claimed, as that takes ten times as
 // long as all else: the lock is free most of the time, so that a caller gets it
 // without having to be woken for it. A claimed timer has fired for all that
-// anybody can tell: the scheduler might as well begin its goroutine later.
+// anybody can tell: the scheduler might as well begin its goroutine later. None is
+// forgotten if the wheel is stopped, as that takes the lock, and the driver never
+// lets go of it but here.
 func (tw *TimingWheel) unlock() {
 	claimed := tw.claimed[:tw.nclaimed]
 	tw.nclaimed = 0
