@@ -20,8 +20,10 @@ import (
 // There is one lock, mu. It is held for a bounded number of timers at a time
 // and never while user code runs: callbacks, executors, Schedulers and panic
 // handlers are all called without it, so they may call anything of the wheel.
-// Starting a goroutine and setting the alarm happen under it; neither blocks.
-// Callers never wait for the driver, only for the lock.
+// The alarm is set under it, and a caller's own timer that is due at once gets its
+// goroutine under it; neither blocks. Timer.extend alone changes a timer without
+// it. Callers never wait for the driver, only for the lock. Init of a
+// timer from another wheel takes that wheel's lock, and no other.
 type TimingWheel struct {
 	// Fixed from construction on.
 	start     time.Time // instant 0
@@ -33,9 +35,9 @@ type TimingWheel struct {
 	wall      func() time.Time // the wall clock: time.Now, but for tests that step it
 
 	// inflight counts callbacks that were handed over and have not returned,
-	// those of the inline executor aside. stopped is written under mu; both are
-	// atomic for the end of a callback, which takes the lock only if somebody
-	// may be waiting for it.
+	// those of the inline executor aside. stopped is written under mu, so it does
+	// not change while the lock is held; both are atomic for the end of a callback
+	// and for a run that waits in a queue, which look at them without the lock.
 	inflight atomic.Int64
 	stopped  atomic.Bool
 
@@ -58,13 +60,13 @@ type TimingWheel struct {
 	calling bool  // the driver is in user code, without the lock
 	held    int   // timers handled in the present hold of the lock
 
-	// The driver's alone: timers it has handled, when it last yielded the
-	// processor, and for how long.
+	// The driver's alone, with or without the lock, as there is one at a time:
+	// timers it has handled, when it last yielded the processor, and for how long;
 	handled          uint
 	resumed, yielded int64
 
-	// claimed are callbacks that the driver starts a goroutine for once it has
-	// released the lock.
+	// and the callbacks that it starts a goroutine for once it has released the
+	// lock.
 	claimed  [holdLimit]func()
 	nclaimed int
 
