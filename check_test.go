@@ -10,116 +10,147 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// verify walks every list and the heap and returns the first thing that breaks
-// an invariant of the house. quiet says that no callback or driver is at work,
-// so that Len can be held against the lists.
+// verify walks every list and heap and returns the first thing that breaks an
+// invariant of the house. quiet says that no callback or driver is at work, so that
+// Len can be held against the lists.
 func (tw *TimingWheel) verify(quiet bool) error {
-	tw.mu.Lock()
-	defer tw.mu.Unlock()
-	linked, earliest := int64(0), unset
+	earliest := unset
+	for i := range tw.shards {
+		first, err := tw.shards[i].verify(quiet)
+		if err != nil {
+			return fmt.Errorf("shard %d: %w", i, err)
+		}
+		earliest = min(earliest, first)
+	}
+	a := &tw.alarm
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	// Callers that have filed a timer and not come to the alarm yet are not quiet.
+	if armed := a.armed.Load(); quiet && tw.started.Load() && !tw.stopped.Load() && !a.driving && armed > earliest {
+		return fmt.Errorf("the alarm is set for %d, a timer waits at %d", armed, earliest)
+	}
+	if awake := a.armed.Load() == awake; awake && tw.started.Load() && !tw.stopped.Load() && !a.driving {
+		return fmt.Errorf("armed says that a driver is at work")
+	}
+	if a.ringing < 0 || tw.inflight.Load() < 0 {
+		return fmt.Errorf("ringing %d, in flight %d", a.ringing, tw.inflight.Load())
+	}
+	return nil
+}
+
+// verify returns the tick at which the shard wants the driver.
+func (s *shard) verify(quiet bool) (earliest int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	linked := int64(0)
+	earliest = unset
 
 	count := func(b *bucket) (n int64, err error) {
-		for prev, t := &b.root, b.root.next; ; prev, t = t, t.next {
-			if t == nil || t.prev != prev {
+		for prev, l := &b.root, b.root.next; ; prev, l = l, l.next {
+			if l == nil || l.prev != prev {
 				return n, fmt.Errorf("list broken after %d timers", n)
 			}
-			if t == &b.root {
+			if l == &b.root {
 				return n, nil
 			}
-			if !isPending(t.word.Load()) {
+			if !isPending(l.timer().word.Load()) {
 				return n, fmt.Errorf("a timer in a bucket is not pending")
+			}
+			if l.timer().shard != s {
+				return n, fmt.Errorf("a timer in a bucket belongs to another shard")
 			}
 			n++
 		}
 	}
 
 	queued := map[*bucket]bool{}
-	heap := tw.queue.buckets
+	heap := s.queue.buckets
 	for i, b := range heap {
 		if queued[b] {
-			return fmt.Errorf("a bucket is in the delay queue twice")
+			return 0, fmt.Errorf("a bucket is in the delay queue twice")
 		}
 		if queued[b] = true; !b.queued {
-			return fmt.Errorf("a bucket in the delay queue is not marked")
+			return 0, fmt.Errorf("a bucket in the delay queue is not marked")
 		}
-		if i > 0 && heap[(i-1)/2].expiration > b.expiration {
-			return fmt.Errorf("the delay queue is not a heap at %d", i)
+		if i > 0 && heap[(i-1)/2].attention > b.attention {
+			return 0, fmt.Errorf("the delay queue is not a heap at %d", i)
 		}
 	}
 
 	found := 0
 	tick := int64(1)
-	for level, w := 0, tw.wheel; w != nil; level, w = level+1, w.overflow {
-		if w.tick != tick || len(w.buckets) != tw.wheelSize {
-			return fmt.Errorf("level %d has tick %d and %d slots", level, w.tick, len(w.buckets))
+	for level, w := 0, s.wheel; w != nil; level, w = level+1, w.overflow {
+		if int(w.level) != level || w.tick != tick || w.size != s.tw.wheelSize || w.buckets != nil && len(w.buckets) != 2*w.size {
+			return 0, fmt.Errorf("level %d has tick %d and %d slots", level, w.tick, len(w.buckets))
 		}
 		tick = w.interval
-		if w.now%w.tick != 0 || w.now > tw.wheel.now || tw.wheel.now-w.now >= w.tick {
-			return fmt.Errorf("level %d stands at %d, the lowest at %d", level, w.now, tw.wheel.now)
+		if w.now%w.tick != 0 || w.now > s.wheel.now || s.wheel.now-w.now >= w.tick {
+			return 0, fmt.Errorf("level %d stands at %d, the lowest at %d", level, w.now, s.wheel.now)
+		}
+		if ahead := w.reach - w.now; w.interval < 1<<61 && (ahead < w.interval || ahead > 2*w.interval) {
+			return 0, fmt.Errorf("level %d stands at %d and reaches to %d", level, w.now, w.reach)
 		}
 		for slot := range w.buckets {
 			b := &w.buckets[slot]
 			n, err := count(b)
 			if err != nil {
-				return fmt.Errorf("level %d slot %d: %w", level, slot, err)
+				return 0, fmt.Errorf("level %d slot %d: %w", level, slot, err)
 			}
 			linked += n
 			if b.queued {
 				found++
 			}
-			if b.queued != queued[b] || n > 0 && !b.queued {
-				return fmt.Errorf("level %d slot %d: %d timers, marked %t, in the queue %t", level, slot, n, b.queued, queued[b])
+			if b.queued != queued[b] || n > 0 && !b.queued || b.opened && !b.queued {
+				return 0, fmt.Errorf("level %d slot %d: %d timers, marked %t, in the queue %t", level, slot, n, b.queued, queued[b])
 			}
 			if n == 0 {
 				continue
 			}
-			earliest = min(earliest, b.expiration)
-			if b.expiration%w.tick != 0 || b.expiration/w.tick%int64(len(w.buckets)) != int64(slot) {
-				return fmt.Errorf("level %d slot %d: expiration %d is of another slot", level, slot, b.expiration)
+			earliest = min(earliest, b.attention)
+			e := w.expiration(b)
+			if e%w.tick != 0 || e/w.tick%int64(len(w.buckets)) != int64(slot) {
+				return 0, fmt.Errorf("level %d slot %d: expiration %d is of another slot", level, slot, e)
 			}
-			if b.expiration < w.now || b.expiration-w.now >= w.interval || quiet && b.expiration <= tw.wheel.now {
-				return fmt.Errorf("level %d slot %d: expiration %d outside the span at %d", level, slot, b.expiration, w.now)
+			if e < w.now || e >= w.reach || quiet && s.tw.started.Load() && b.attention <= s.wheel.now {
+				return 0, fmt.Errorf("level %d slot %d: expiration %d outside the span from %d to %d", level, slot, e, w.now, w.reach)
 			}
-			for t := b.front(); t != &b.root; t = t.next {
-				if e := tw.tickOf(deadlineOf(t.word.Load())); e < b.expiration {
-					return fmt.Errorf("level %d slot %d: a timer for %d in a bucket for %d", level, slot, e, b.expiration)
+			for l := b.root.next; l != &b.root; l = l.next {
+				if due := s.tw.tickOf(deadlineOf(l.timer().word.Load())); due < e {
+					return 0, fmt.Errorf("level %d slot %d: a timer for %d in a bucket for %d", level, slot, due, e)
 				}
 			}
 		}
 	}
 	if found != len(heap) {
-		return fmt.Errorf("%d of %d buckets in the delay queue belong to the wheel", found, len(heap))
+		return 0, fmt.Errorf("%d of %d buckets in the delay queue belong to the wheel", found, len(heap))
 	}
 
-	for _, l := range []*bucket{&tw.due, &tw.batch, &tw.beyond} {
+	for _, l := range []*bucket{&s.due, &s.batch, &s.beyond} {
 		n, err := count(l)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		linked += n
 		if l.queued {
-			return fmt.Errorf("due, batch or beyond is in the delay queue")
+			return 0, fmt.Errorf("due, batch or beyond is in the delay queue")
 		}
-		if n > 0 && l != &tw.beyond {
-			earliest = min(earliest, tw.wheel.now)
+		if n > 0 && l != &s.beyond {
+			earliest = min(earliest, s.wheel.now)
 		}
 	}
-	for t := tw.beyond.front(); t != nil && t != &tw.beyond.root; t = t.next {
-		if deadlineOf(t.word.Load()) != never {
-			return fmt.Errorf("a timer with a deadline is beyond")
+	for l := s.beyond.root.next; l != &s.beyond.root; l = l.next {
+		if deadlineOf(l.timer().word.Load()) != never {
+			return 0, fmt.Errorf("a timer with a deadline is beyond")
 		}
 	}
 
-	if tw.started && !tw.stopped.Load() && !tw.driving && tw.armed > earliest {
-		return fmt.Errorf("the alarm is set for %d, a timer waits at %d", tw.armed, earliest)
+	if next := s.next.Load(); next > earliest {
+		return 0, fmt.Errorf("wants the driver at %d, a timer waits at %d", next, earliest)
 	}
-	if tw.ringing < 0 || tw.inflight.Load() < 0 {
-		return fmt.Errorf("ringing %d, in flight %d", tw.ringing, tw.inflight.Load())
+	if linked != s.count.pending() && quiet {
+		return 0, fmt.Errorf("%d timers are linked, %d are pending", linked, s.count.pending())
 	}
-	if quiet && linked != tw.lenLocked() {
-		return fmt.Errorf("%d timers are linked, Len is %d", linked, tw.lenLocked())
-	}
-	return nil
+	return earliest, nil
 }
 
 // verify waits until the bubble is at rest and checks the structure.
@@ -145,12 +176,19 @@ func bubble(t *testing.T, f func(t *testing.T)) {
 }
 
 // suspend makes the monotonic clock jump ahead without the alarm ringing, as if
-// the process had not been given the processor for d.
+// the process had not been given the processor for d. The bubble is at rest.
 func (tw *TimingWheel) suspend(d time.Duration) {
-	tw.mu.Lock()
-	defer tw.mu.Unlock()
+	for i := range tw.shards { // for the race detector: later calls come after
+		tw.shards[i].mu.Lock()
+		defer tw.shards[i].mu.Unlock()
+	}
+	tw.alarm.mu.Lock()
+	defer tw.alarm.mu.Unlock()
 	tw.start = tw.start.Add(-d)
 }
+
+// withShards sets how many shards a wheel has, whatever the machine.
+func withShards(n int) Option { return func(tw *TimingWheel) { tw.nshards = n } }
 
 // wallStep is a wall clock that can be stepped away from the monotonic one.
 type wallStep struct{ offset time.Duration }

@@ -2,8 +2,8 @@ package timingwheel
 
 import "container/heap"
 
-// delayQueue is the heap of the buckets that want attention, by expiration:
-// what the driver sleeps on. It is guarded by TimingWheel.mu.
+// delayQueue is the heap of the buckets that want attention, by when they
+// want it: what the driver sleeps on. It is guarded by the shard's lock.
 //
 // A bucket enters when it gets its first timer and leaves only at the top.
 // When Stop or Reset takes a bucket's last timer away, the bucket stays: taking
@@ -18,14 +18,21 @@ type delayQueue struct {
 	buckets bucketHeap
 }
 
-// add enters b, which must not be queued, with its expiration.
-func (q *delayQueue) add(b *bucket, expiration int64) {
-	b.expiration = expiration
+// add enters b, which must not be queued.
+func (q *delayQueue) add(b *bucket, attention int64) {
+	b.attention = attention
 	b.queued = true
 	heap.Push(&q.buckets, b)
 }
 
-// head returns the bucket with the least expiration, empty or not; nil if
+// postpone puts the head, which has been opened, where its expiration belongs.
+func (q *delayQueue) postpone(b *bucket, expiration int64) {
+	b.attention = expiration
+	b.opened = true
+	heap.Fix(&q.buckets, 0)
+}
+
+// head returns the bucket that wants attention first, empty or not; nil if
 // nothing is queued.
 func (q *delayQueue) head() *bucket {
 	if len(q.buckets) == 0 {
@@ -36,7 +43,8 @@ func (q *delayQueue) head() *bucket {
 
 // removeHead drops the head, which must be empty of timers.
 func (q *delayQueue) removeHead() {
-	heap.Pop(&q.buckets).(*bucket).queued = false
+	b := heap.Pop(&q.buckets).(*bucket)
+	b.queued, b.opened = false, false
 }
 
 // nextBusy drops emptied buckets from the top and returns the first that
@@ -54,7 +62,7 @@ func (q *delayQueue) nextBusy() *bucket {
 type bucketHeap []*bucket
 
 func (h bucketHeap) Len() int           { return len(h) }
-func (h bucketHeap) Less(i, j int) bool { return h[i].expiration < h[j].expiration }
+func (h bucketHeap) Less(i, j int) bool { return h[i].attention < h[j].attention }
 func (h bucketHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *bucketHeap) Push(b any)        { *h = append(*h, b.(*bucket)) }
 

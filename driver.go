@@ -1,39 +1,38 @@
 package timingwheel
 
 import (
-	"math"
+	"cmp"
 	"runtime"
-	"runtime/debug"
-	"sync/atomic"
+	"slices"
 	"time"
 )
 
-// The driver is whoever runs drive: the goroutine that the alarm, one
-// time.AfterFunc for the whole wheel, starts when the first bucket is due. It
-// flushes what is due, sets the alarm for the next bucket and ends; between two
-// alarms the wheel has no goroutine.
+// driver is what the goroutine that the alarm has started keeps for itself: one at
+// a time is at work, so nothing here needs a lock.
 //
-// # No wake-up is lost
+// It works in rounds. A round takes everything that is due in all shards by a
+// reading of the clock, the earlier ticks before the later ones. Timers that come
+// due while a round is under way, such as one that an inline callback resets to
+// zero, wait in due for the next round, so none can keep the others from their
+// turn.
 //
-// A caller that files a timer and a driver that leaves might each take the other
-// for the one who will see to it. They cannot, because both act under mu:
-//
-//   - the driver sets the alarm for the earliest bucket and clears driving in
-//     one hold of the lock, so whatever was filed before that is covered;
-//   - a caller that files a timer looks at driving and armed in the hold in which
-//     it filed. If a driver is at work it will look again before it leaves;
-//     otherwise the caller moves the alarm if its bucket is earlier.
-//
-// So while no driver is at work, armed is at most the expiration of every
-// queued bucket that holds a timer, and the clock's tick if due holds one. An
-// alarm may ring for nothing, when its bucket was emptied or when it was moved
-// while its goroutine was starting. Such a driver finds nothing due, or a driver
-// at work, and leaves.
+// What is not due yet is reinserted in the time that is left: the timers of a
+// coarse bucket move to the finer wheel during the slot before it is due, after
+// everything that is due. Done at once when it is due, 85,000 timers of one such
+// bucket hold up what lies behind them by 10 ms.
+type driver struct {
+	// The callbacks that it starts a goroutine for once it has released the lock
+	// under which it claimed them.
+	claimed  [holdLimit]func()
+	nclaimed int
+
+	// Timers handled since it last looked whether to yield the processor, when it
+	// last did, and for how long.
+	handled          int
+	resumed, yielded int64
+}
 
 const (
-	// unset, as an alarm's tick, is later than any bucket's.
-	unset int64 = math.MaxInt64
-
 	// holdLimit is how many timers are handled in one hold of the lock: a few
 	// microseconds, which a caller then waits for, while the lock's own cost is
 	// shared by enough timers to vanish.
@@ -45,293 +44,284 @@ const (
 	longestYield = 100 * time.Millisecond
 )
 
-// wakeAtLocked makes sure that a driver looks at the wheel when tick e has come:
-// the one at work, or one that the alarm starts.
-func (tw *TimingWheel) wakeAtLocked(e int64) {
-	if tw.started && !tw.driving && e < tw.armed {
-		tw.setAlarmLocked(e)
-	}
-}
-
-// setAlarmLocked reads the clock anew: the reading of a caller that was held up
-// on its way here would make the alarm, and every timer of the wheel, late by as
-// much.
-func (tw *TimingWheel) setAlarmLocked(e int64) {
-	tw.armed = e
-	d := tw.untilTick(e)
-	switch {
-	case tw.alarm == nil:
-		tw.alarm = time.AfterFunc(d, tw.drive)
-		tw.ringing++
-	case !tw.alarm.Reset(d):
-		tw.ringing++ // otherwise the ring that was to come has been moved
-	}
-}
-
 // drive is what the alarm calls.
 func (tw *TimingWheel) drive() {
-	tw.lockAnew()
-	tw.ringing--
-	tw.stats.Wakeups++
-	if tw.driving {
-		tw.mu.Unlock()
-		return
+	if tw.takeOver() {
+		// Deferred, as user code may end the goroutine: what it had in hand stays
+		// due, so the alarm rings at once, and another goroutine carries on.
+		defer tw.leave()
+		tw.turn()
 	}
-	tw.driving = true
-	tw.armed = unset
-	defer tw.leave() // deferred, as user code may end the goroutine
-	tw.turn()
 }
 
-// leave ends a driver and releases the lock.
+// takeOver makes the caller the driver, unless there is one.
+func (tw *TimingWheel) takeOver() bool {
+	a := &tw.alarm
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ringing--
+	a.wakeups++
+	if a.driving {
+		return false
+	}
+	a.driving = true
+	a.armed.Store(awake)
+	return true
+}
+
+// leave ends a driver.
 func (tw *TimingWheel) leave() {
-	again := tw.calling
-	if again {
-		// A callback called runtime.Goexit, or panicked with nobody to recover;
-		// the lock is not held. Another goroutine carries on with the rest.
-		tw.endCall()
-	}
-	tw.driving = false
-	if again && !tw.stopped.Load() {
-		tw.wakeAtLocked(tw.wheel.now)
-	}
+	a := &tw.alarm
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.driving = false
+	tw.restLocked()
 	tw.announceQuietLocked()
-	tw.mu.Unlock()
 }
 
-// turn flushes everything that is due and sets the alarm for what comes next.
-// It is entered and left with the lock held, which is released in between:
-// every holdLimit timers, and around user code.
-//
-// It works in rounds. Timers that come due while a round is under way, such as
-// one that an inline callback resets to zero, wait in due for the next round, so
-// none can keep the others from their turn.
+// turn works until nothing is left to do before the alarm rings again.
 func (tw *TimingWheel) turn() {
 	for !tw.stopped.Load() {
-		tw.flushUpTo(tw.now())
-		if !tw.due.empty() || tw.stopped.Load() {
-			continue // a stopped wheel gets no alarm, though its sweep may not be over
-		}
-		b := tw.queue.head()
-		if b == nil {
-			return
-		}
-		if b.expiration > tw.now()/tw.tick {
-			tw.setAlarmLocked(b.expiration)
+		tw.round(tw.now())
+		if !tw.reinsertAhead() && tw.settle() > tw.now()/tw.tick {
 			return
 		}
 	}
 }
 
-// flushUpTo is one round: it flushes what waited in due and every bucket that
-// has expired at the instant now. Afterwards the head of the delay queue, if any,
-// holds timers and is not due, unless the wheel was stopped.
-func (tw *TimingWheel) flushUpTo(now int64) {
-	tw.batch.takeAll(&tw.due)
-	emptied := 0
+// round does what is due at the instant now, tick by tick over all shards.
+func (tw *TimingWheel) round(now int64) {
+	tick := now / tw.tick
+	for i := range tw.shards {
+		tw.shards[i].begin(tick)
+	}
 	for !tw.stopped.Load() {
-		b, t := tw.queue.head(), tw.batch.front()
-		switch {
-		case b != nil && b.empty():
-			tw.queue.removeHead()
-			if emptied++; emptied%holdLimit == 0 {
-				tw.pause()
-			}
-		case b != nil && b.expiration <= now/tw.tick && (t == nil || b.expiration < tw.tickOf(deadlineOf(t.word.Load()))):
-			// The clock stands on the bucket's expiration until it is empty, so
-			// nothing can be filed into it, and it stays the head (see wheel).
-			tw.wheel.advance(b.expiration)
-			tw.flush(b, b.expiration*tw.tick)
-		case t != nil:
-			// It waited in due, so it was due when it was put there; but what
-			// a late driver finds in buckets may have been due before it.
-			tw.flushTimer(t, now)
-		case tw.nclaimed > 0:
-			tw.pause()
-		default:
+		s, limit := tw.earliest(tick)
+		if s == nil {
 			return
 		}
+		s.piece(now, limit, holdLimit)
+		tw.breathe()
 	}
 }
 
-// flush empties a bucket. No timer of it can come back into it.
-func (tw *TimingWheel) flush(b *bucket, upTo int64) {
-	for t := b.front(); t != nil && !tw.stopped.Load(); t = b.front() {
-		tw.flushTimer(t, upTo)
+// earliest returns the shard that has the earliest tick left in the round of tick,
+// nil if none has one, and the tick up to which it may go on before another has its
+// turn.
+func (tw *TimingWheel) earliest(tick int64) (s *shard, limit int64) {
+	s, limit = &tw.shards[0], tick
+	for i := range tw.shards[1:] {
+		other := &tw.shards[i+1]
+		if other.first < s.first {
+			s, other = other, s
+		}
+		limit = min(limit, other.first)
 	}
+	if s.first > tick {
+		s = nil
+	}
+	return s, limit
+}
+
+// begin begins a round: what waits in due waits no longer.
+func (s *shard) begin(tick int64) {
+	s.first = unset
+	if s.next.Load() <= tick {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.batch.takeAll(&s.due)
+		s.first = s.firstLocked(tick)
+	}
+}
+
+// firstLocked returns the tick of the first thing to do in the round of tick.
+func (s *shard) firstLocked(tick int64) int64 {
+	first := unset
+	if b := s.queue.head(); b != nil {
+		first = b.attention
+	}
+	if t := s.batch.front(); t != nil {
+		first = min(first, s.turnOf(t, tick))
+	}
+	return first
+}
+
+// turnOf returns the tick at which t, which waits in batch, has its turn in the
+// round of tick. It was due when it was put there, though the tick of its deadline
+// may not be over; but what a late driver finds in buckets may have been due before.
+func (s *shard) turnOf(t *Timer, tick int64) int64 {
+	return min(s.tw.tickOf(deadlineOf(t.word.Load())), tick)
+}
+
+// piece does a bounded part of a round: at most so many steps, as long as their
+// tick is not after limit.
+func (s *shard) piece(now, limit int64, most int) {
+	s.lock()
+	for n := 0; n < most && !s.tw.stopped.Load() && s.step(now, limit); n++ {
+	}
+	s.first = s.firstLocked(now / s.tw.tick)
+	s.unlock()
+}
+
+// step handles one timer, or drops or opens one bucket. It reports whether there
+// was anything to do up to the tick limit.
+func (s *shard) step(now, limit int64) bool {
+	b, waiting := s.queue.head(), s.batch.front()
+	until := limit
+	if waiting != nil {
+		until = min(limit, s.turnOf(waiting, now/s.tw.tick)-1)
+	}
+	switch {
+	case b != nil && b.empty():
+		s.queue.removeHead()
+	case b != nil && b.attention <= until:
+		// The clock stands on the bucket's tick until it is empty or opened, so
+		// nothing can be filed into it, and it stays the head (see wheel).
+		s.wheel.advance(b.attention)
+		if b.wantsOpening() {
+			s.queue.postpone(b, s.wheel.open(b))
+			s.draining = append(s.draining, b)
+		} else {
+			s.flushTimer(b.front(), b.attention*s.tw.tick)
+		}
+	case waiting != nil && until < limit:
+		s.flushTimer(waiting, now)
+	default:
+		return false
+	}
+	return true
+}
+
+// reinsertAhead moves some timers of the buckets that are being drained down, and
+// reports whether there are such buckets.
+func (tw *TimingWheel) reinsertAhead() (found bool) {
+	for i := range tw.shards {
+		if s := &tw.shards[i]; len(s.draining) > 0 {
+			s.drainPiece(holdLimit)
+			tw.breathe()
+			found = true
+		}
+	}
+	return found
+}
+
+// drainPiece reinserts some timers of the opened bucket that expires first.
+func (s *shard) drainPiece(most int) {
+	s.lock()
+	b := slices.MinFunc(s.draining, func(a, b *bucket) int { return cmp.Compare(a.attention, b.attention) })
+	// A round may have emptied the bucket meanwhile; it may even be in use again.
+	for n := 0; b.opened && !b.empty() && n < most && !s.tw.stopped.Load(); n++ {
+		s.flushTimer(b.front(), s.wheel.now*s.tw.tick)
+	}
+	if !b.opened || b.empty() {
+		s.draining = slices.DeleteFunc(s.draining, func(other *bucket) bool { return other == b })
+	}
+	s.unlock()
+}
+
+// settle drops emptied buckets from the tops of the delay queues and returns the
+// tick at which the driver has to look again.
+func (tw *TimingWheel) settle() (next int64) {
+	next = unset
+	for i := range tw.shards {
+		next = min(next, tw.shards[i].settle())
+	}
+	return next
+}
+
+func (s *shard) settle() (next int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next = unset
+	if b := s.queue.nextBusy(); b != nil {
+		next = b.attention
+	}
+	if !s.due.empty() {
+		next = min(next, s.wheel.now)
+	}
+	s.next.Store(next)
+	return next
 }
 
 // flushTimer takes t, the front of a list, out of it: a timer whose deadline is
 // not after the instant upTo fires, another is reinserted, which is where an
 // extended timer goes to its new place. If callers come in between it may be left
 // for another try. At the end the lock may have been released.
-func (tw *TimingWheel) flushTimer(t *Timer, upTo int64) {
+func (s *shard) flushTimer(t *Timer, upTo int64) {
 	word := t.word.Load()
 	switch deadline := deadlineOf(word); {
 	case deadline > upTo:
 		t.unlink()
-		tw.stats.Reinserted++
-		tw.placeLocked(t, deadline, upTo)
+		s.count.reinserted++
+		s.placeLocked(t, deadline, upTo)
 	case t.kind == plain:
-		tw.fireLocked(t, word)
+		s.fireLocked(t, word)
 	default:
-		tw.runLocked(t.schedule(), word, upTo)
+		s.runLocked(t.schedule(), word, upTo)
 	}
-	tw.held++
-	tw.stats.LongestHold = max(tw.stats.LongestHold, tw.held)
-	// User code on the driver ends a hold early, but does not let others have
-	// the processor: so many timers at a time, whatever the holds.
-	if tw.handled++; tw.handled%holdLimit == 0 || tw.held >= holdLimit {
-		tw.pause()
-	}
+	s.held++
+	s.count.longestHold = max(s.count.longestHold, s.held)
+	s.tw.driver.handled++
 }
 
-// pause ends a hold of the lock and begins another, and in between lets others
-// have the processor: callers that wait for the lock, which the driver would
-// otherwise have again before they have woken up, and the callbacks that it has
-// just started, which would otherwise pile up by the hundred thousand.
-//
-// On a busy machine a yield may last a whole time slice, so the driver yields
-// again only after it has worked for as long as the last yield took: it has half
-// of what there is at least.
-func (tw *TimingWheel) pause() {
-	tw.unlock()
-	if now := tw.now(); now-tw.resumed >= tw.yielded {
-		runtime.Gosched()
-		tw.resumed = tw.now()
-		tw.yielded = min(tw.resumed-now, int64(longestYield))
+// fireLocked claims a plain timer that is due by this word, and hands over its
+// callback. If it has been extended since, piece looks at it again.
+func (s *shard) fireLocked(t *Timer, word uint64) {
+	f := t.f // read before the word says idle: from then on Init may change it
+	if !t.word.CompareAndSwap(word, makeWord(idle, 0)) {
+		return
 	}
-	tw.lockAnew()
+	t.unlink()
+	s.count.fired++
+	s.handOverLocked(f)
 }
 
-// unlock releases the driver's lock and starts the goroutines of the timers that
+// lock begins a hold of the driver's.
+func (s *shard) lock() {
+	s.mu.Lock()
+	s.held = 0
+}
+
+// unlock ends a hold of the driver's and starts the goroutines of the timers that
 // it has claimed meanwhile.
 //
 // They are started here and not as they are claimed, as that takes ten times as
 // long as all else: the lock is free most of the time, so that a caller gets it
 // without having to be woken for it. A claimed timer has fired for all that
 // anybody can tell: the scheduler might as well begin its goroutine later. None is
-// forgotten if the wheel is stopped, as that takes the lock, and the driver never
-// lets go of it but here.
-func (tw *TimingWheel) unlock() {
-	claimed := tw.claimed[:tw.nclaimed]
-	tw.nclaimed = 0
-	tw.mu.Unlock()
-	tw.inflight.Add(int64(len(claimed))) // Shutdown waits for the driver until then
+// forgotten if the wheel is stopped: the driver never lets go of a lock but here,
+// and Shutdown waits for the driver.
+func (s *shard) unlock() {
+	s.mu.Unlock()
+	tw := s.tw
+	claimed := tw.driver.claimed[:tw.driver.nclaimed]
+	tw.driver.nclaimed = 0
+	if len(claimed) == 0 {
+		return
+	}
+	tw.inflight.Add(int64(len(claimed)))
 	for i, f := range claimed {
 		claimed[i] = nil
 		go tw.call(f)
 	}
 }
 
-// fireLocked claims a plain timer that is due by this word, and hands over its
-// callback. If it has been extended since, flush looks at it again.
-func (tw *TimingWheel) fireLocked(t *Timer, word uint64) {
-	f := t.f // read before the word says idle: from then on Init may change it
-	if !t.word.CompareAndSwap(word, makeWord(idle, 0)) {
-		return
-	}
-	t.unlink()
-	tw.stats.Fired++
-	tw.handOverLocked(f)
-}
-
-// handOverLocked hands f to the executor. It releases the lock while user code
-// runs.
-func (tw *TimingWheel) handOverLocked(f func()) {
-	if tw.executor == goroutine {
-		tw.claimed[tw.nclaimed] = f
-		tw.nclaimed++
-		return
-	}
-	tw.beginCall()
-	if tw.executor == inline {
-		tw.invoke(f)
-	} else {
-		tw.inflight.Add(1)
-		tw.execute(&handover{tw: tw, f: f})
-	}
-	tw.endCall()
-}
-
-// beginCall and endCall enclose user code on the driver. If it never comes back
-// (runtime.Goexit), calling stays true and leave knows that the lock is free.
-func (tw *TimingWheel) beginCall() {
-	tw.calling = true
-	tw.unlock()
-}
-
-func (tw *TimingWheel) endCall() {
-	tw.lockAnew()
-	tw.calling = false
-}
-
-// lockAnew begins a new hold of the lock.
-func (tw *TimingWheel) lockAnew() {
-	tw.mu.Lock()
-	tw.held = 0
-}
-
-// handover is a callback on its way through a custom executor.
-type handover struct {
-	tw   *TimingWheel
-	f    func()
-	done atomic.Bool // counted as returned, once even if the executor calls twice
-}
-
-func (h *handover) call() {
-	defer h.over()
-	h.tw.invoke(h.f)
-}
-
-func (h *handover) over() {
-	if !h.done.Swap(true) {
-		h.tw.returned()
-	}
-}
-
-// execute gives h to the custom executor. One that panics has not taken it, for
-// all one can know.
-func (tw *TimingWheel) execute(h *handover) {
-	taken := false
-	defer func() {
-		if !taken {
-			h.over()
-		}
-	}()
-	tw.invoke(func() { tw.run(h.call); taken = true })
-}
-
-// call runs f on a goroutine of its own.
-func (tw *TimingWheel) call(f func()) {
-	defer tw.returned()
-	tw.invoke(f)
-}
-
-// invoke calls f, and the panic handler if f panics.
-func (tw *TimingWheel) invoke(f func()) {
-	if tw.onPanic != nil {
-		defer tw.recovered()
-	}
-	f()
-}
-
-// recovered is deferred around user code if there is a panic handler.
-func (tw *TimingWheel) recovered() {
-	if r := recover(); r != nil {
-		tw.onPanic(r, debug.Stack())
-	}
-}
-
-// returned counts a handed-over callback as done.
+// breathe lets others have the processor: callers that wait for a lock, which the
+// driver would otherwise have again before they have woken up, and the callbacks
+// that it has just started, which would otherwise pile up by the hundred thousand.
 //
-// The last one of a stopped wheel has to tell Shutdown. It cannot slip by: it
-// counts down and then looks at stopped, while Shutdown sets stopped and then
-// looks at the count, so at least one of them sees the other.
-func (tw *TimingWheel) returned() {
-	if tw.inflight.Add(-1) == 0 && tw.stopped.Load() {
-		tw.mu.Lock()
-		tw.announceQuietLocked()
-		tw.mu.Unlock()
+// On a busy machine a yield may last a whole time slice, so the driver yields
+// again only after it has worked for as long as the last yield took: it has half
+// of what there is at least.
+func (tw *TimingWheel) breathe() {
+	d := &tw.driver
+	if d.handled < holdLimit {
+		return
+	}
+	d.handled = 0
+	if now := tw.now(); now-d.resumed >= d.yielded {
+		runtime.Gosched()
+		d.resumed = tw.now()
+		d.yielded = min(d.resumed-now, int64(longestYield))
 	}
 }

@@ -213,7 +213,7 @@ func TestBlockedExecutorHoldsUpTheDriverOnly(t *testing.T) {
 		ran := 0
 		tw := New(WithExecutor(func(f func()) { <-gate; f() }))
 		x := tw.AfterFunc(time.Second, func() { ran++ })
-		y := tw.AfterFunc(time.Second, func() { ran++ })
+		y := tw.AfterFunc(2*time.Second, func() { ran++ })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.False(t, x.Stop(), "handed over")
@@ -265,9 +265,9 @@ func TestOneDriver(t *testing.T) {
 		}
 		time.Sleep(1500 * time.Millisecond) // in the first callback
 		synctest.Wait()
-		tw.mu.Lock()
-		tw.ringing++
-		tw.mu.Unlock()
+		tw.alarm.mu.Lock()
+		tw.alarm.ringing++
+		tw.alarm.mu.Unlock()
 		tw.drive()
 		require.Equal(t, 1, ran)
 		time.Sleep(time.Minute)

@@ -12,37 +12,45 @@ func init() {
 	inspect.Levels = func(tw any) []inspect.Level { return tw.(*TimingWheel).levels() }
 }
 
-// levels takes a picture of the wheels for internal/inspect. The lock is held for
-// one level at a time.
+// levels takes a picture of the wheels for internal/inspect, all shards laid over
+// each other. A lock is held for one level at a time.
 func (tw *TimingWheel) levels() []inspect.Level {
 	var levels []inspect.Level
-	tw.mu.Lock()
-	defer tw.mu.Unlock()
-	for w := tw.wheel; w != nil; w = w.overflow {
-		levels = append(levels, tw.levelLocked(w))
-		tw.mu.Unlock()
-		tw.mu.Lock()
+	for i := range tw.shards {
+		s := &tw.shards[i]
+		s.mu.Lock()
+		for w := s.wheel; w != nil; w = w.overflow {
+			if int(w.level) == len(levels) {
+				levels = append(levels, inspect.Level{Tick: time.Duration(w.tick * tw.tick), Size: 2 * w.size})
+			}
+			s.addLevelTo(&levels[w.level], w)
+			s.mu.Unlock()
+			s.mu.Lock()
+		}
+		s.mu.Unlock()
+	}
+	for _, l := range levels {
+		slices.SortFunc(l.Slots, func(a, b inspect.Slot) int { return cmp.Compare(a.Expiration, b.Expiration) })
 	}
 	return levels
 }
 
-func (tw *TimingWheel) levelLocked(w *wheel) inspect.Level {
-	level := inspect.Level{
-		Tick: time.Duration(w.tick * tw.tick),
-		Now:  time.Duration(w.now * tw.tick),
-		Size: len(w.buckets),
-	}
+func (s *shard) addLevelTo(level *inspect.Level, w *wheel) {
+	level.Now = max(level.Now, time.Duration(w.now*s.tw.tick))
 	for i := range w.buckets {
 		b := &w.buckets[i]
 		if b.empty() {
 			continue
 		}
-		slot := inspect.Slot{Index: i, Expiration: time.Duration(b.expiration * tw.tick)}
-		for t := b.front(); t != &b.root && slot.Timers < inspect.CountLimit; t = t.next {
+		expiration := time.Duration(w.expiration(b) * s.tw.tick)
+		at := slices.IndexFunc(level.Slots, func(other inspect.Slot) bool { return other.Expiration == expiration })
+		if at < 0 {
+			at = len(level.Slots)
+			level.Slots = append(level.Slots, inspect.Slot{Index: i, Expiration: expiration})
+		}
+		slot := &level.Slots[at]
+		for l := b.root.next; l != &b.root && slot.Timers < inspect.CountLimit; l = l.next {
 			slot.Timers++
 		}
-		level.Slots = append(level.Slots, slot)
 	}
-	slices.SortFunc(level.Slots, func(a, b inspect.Slot) int { return cmp.Compare(a.Expiration, b.Expiration) })
-	return level
 }

@@ -70,6 +70,16 @@ func WithInline() Option {
 	return func(tw *TimingWheel) { tw.setExecutor(inline) }
 }
 
+// WithPreciseWakeup wakes the driver on Linux some tens of microseconds after a tick
+// where package time takes most of a millisecond, by a timer file that the runtime's
+// poller waits for. With it ticks down to 50 microseconds make sense. It takes a
+// file descriptor, a parked goroutine while something is pending, and, with a fine
+// tick, more wake-ups. On other systems, if no file descriptor can be had, and in a
+// synctest bubble the wheel wakes up as without it.
+func WithPreciseWakeup() Option {
+	return func(tw *TimingWheel) { tw.precise = true }
+}
+
 // WithPanicHandler has h called with what recover returned and the stack of
 // the panic when a callback or a Scheduler panics, on the goroutine that
 // panicked. Without it such a panic crashes the program, as with time.AfterFunc.
@@ -79,15 +89,6 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	}
 	return func(tw *TimingWheel) { tw.onPanic = h }
 }
-
-// executor says where callbacks run.
-type executor uint8
-
-const (
-	goroutine executor = iota // a goroutine each
-	inline                    // the driver's
-	custom                    // wherever TimingWheel.run takes them
-)
 
 func (tw *TimingWheel) setExecutor(e executor) {
 	if tw.executor != goroutine {

@@ -21,7 +21,7 @@ func FuzzTimingWheel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, tick, size uint8, program []byte) {
 		bubble(t, func(t *testing.T) {
 			o := &oracle{t: t, tick: time.Duration(tick)*time.Duration(tick)*10*time.Microsecond + 1}
-			o.tw = New(WithTick(o.tick), WithWheelSize(int(size)+2), WithInline())
+			o.tw = New(WithTick(o.tick), WithWheelSize(int(size)+2), WithInline(), withShards(1+int(tick)%4))
 			next := func() (n int64) {
 				if len(program) > 0 {
 					n, program = int64(program[0]), program[1:]

@@ -113,7 +113,7 @@ type schedule struct {
 	scheduler Scheduler
 
 	// at is the wall time of the pending run while the state is onWall. Written
-	// by the driver under mu.
+	// by the driver under the shard's lock.
 	at time.Time
 }
 
@@ -149,10 +149,11 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOptio
 		}
 		opt(r)
 	}
-	r.timer.init(tw, nil, recurring)
+	home := tw.deal()
+	r.timer.init(home, nil, recurring)
 	now := tw.now()
 	if d, ok := s.(every); ok {
-		tw.arm(&r.timer, pending, deadlineAfter(now, time.Duration(d)), now)
+		home.arm(&r.timer, pending, deadlineAfter(now, time.Duration(d)), now)
 		return &r.timer
 	}
 	wall := tw.wall().Round(0)
@@ -160,7 +161,7 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOptio
 	tw.invoke(func() { at, ok = nextAfter(s, wall) })
 	if ok {
 		r.at = at
-		tw.arm(&r.timer, onWall, wallDeadline(at, wall, now), now)
+		home.arm(&r.timer, onWall, wallDeadline(at, wall, now), now)
 	}
 	return &r.timer
 }
@@ -168,9 +169,10 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOptio
 // atWall is AtFunc for a time without monotonic reading.
 func (tw *TimingWheel) atWall(at time.Time, f func()) *Timer {
 	s := &schedule{f: f, at: at}
-	s.timer.init(tw, f, oneShot)
+	home := tw.deal()
+	s.timer.init(home, f, oneShot)
 	now := tw.now()
-	tw.arm(&s.timer, onWall, wallDeadline(at, tw.wall(), now), now)
+	home.arm(&s.timer, onWall, wallDeadline(at, tw.wall(), now), now)
 	return &s.timer
 }
 
@@ -199,30 +201,30 @@ type plan struct {
 	at       time.Time // the same on the wall clock, if onWall
 }
 
-// runLocked handles the timer of s, which is due: it fixes the next run and
+// runLocked handles the timer of r, which is due: it fixes the next run and
 // hands over the present one. word is the timer's, read in this hold of the
 // lock. now is the instant the driver has got to: a next run that is not after its
 // tick waits in due for the next round; one within the tick waits for the next
 // tick, or the driver would not come to rest.
-func (tw *TimingWheel) runLocked(s *schedule, word uint64, now int64) {
-	t := &s.timer
+func (s *shard) runLocked(r *schedule, word uint64, now int64) {
+	t, tw := &r.timer, s.tw
 	if stateOf(word) == onWall {
-		if wall := tw.wall(); s.at.After(wall) {
-			deadline := wallDeadline(s.at, wall, tw.now())
+		if wall := tw.wall(); r.at.After(wall) {
+			deadline := wallDeadline(r.at, wall, tw.now())
 			if t.word.CompareAndSwap(word, makeWord(onWall, deadline)) {
 				t.unlink()
-				tw.placeLocked(t, deadline, now)
+				s.placeLocked(t, deadline, now)
 			}
 			return
 		}
 	}
-	f := s.f
+	f := r.f
 	p := plan{run: true}
 	if t.kind == recurring {
-		f = s.run
-		tw.beginCall()
-		p = s.next(word)
-		tw.endCall()
+		f = r.run
+		s.unlock()
+		p = r.next(word)
+		s.lock()
 	}
 	if tw.stopped.Load() || !t.word.CompareAndSwap(word, makeWord(p.state, p.deadline)) {
 		// Stopped, reset or dropped meanwhile, which was its outcome; or the
@@ -231,20 +233,20 @@ func (tw *TimingWheel) runLocked(s *schedule, word uint64, now int64) {
 	}
 	t.unlink()
 	if p.run {
-		tw.stats.Fired++
+		s.count.fired++
 	}
 	switch {
 	case p.state == idle && !p.run:
-		tw.stats.Dropped++
+		s.count.dropped++
 	case p.state != idle:
 		if p.run {
-			tw.stats.Started++
+			s.count.started++
 		}
-		s.at = p.at
-		tw.placeLocked(t, p.deadline, now-now%tw.tick)
+		r.at = p.at
+		s.placeLocked(t, p.deadline, now-now%tw.tick)
 	}
 	if p.run {
-		tw.handOverLocked(f)
+		s.handOverLocked(f)
 	}
 }
 
@@ -252,7 +254,7 @@ func (tw *TimingWheel) runLocked(s *schedule, word uint64, now int64) {
 // driver without the lock. If Next panics and that is handled, or if it ends the
 // goroutine, the run that is due becomes the last.
 func (s *schedule) next(word uint64) (p plan) {
-	tw := s.timer.tw
+	tw := s.timer.shard.tw
 	if tw.onPanic != nil {
 		defer tw.recovered()
 	}
@@ -347,7 +349,7 @@ func (s *schedule) run() {
 // runQueue runs until no run is waiting; first says that none has begun yet.
 // Whoever makes busy 1 works for all that come while it does.
 func (s *schedule) runQueue(first bool) {
-	tw := s.timer.tw
+	tw := s.timer.shard.tw
 	done := false
 	defer func() {
 		// f called runtime.Goexit: the runs that wait must not suffer. They get

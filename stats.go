@@ -1,12 +1,12 @@
 package timingwheel
 
-// Stats are the counters of a wheel since it was made. They are taken in one
-// hold of the lock, so they agree with each other:
+// Stats are the counters of a wheel since it was made. They agree with each other:
 //
 //	Pending == Started - Fired - Stopped - Dropped
 //
-// A live schedule counts as one pending timer: each of its runs counts as one
-// Fired and, as the next is armed in the same step, one Started.
+// but calls that are made meanwhile may be counted or not: the locks are taken one
+// after the other. A live schedule counts as one pending timer: each of its runs
+// counts as one Fired and, as the next is armed in the same step, one Started.
 type Stats struct {
 	Pending int64 // armed and neither fired, stopped nor dropped
 	Started int64 // armings of timers that were not pending
@@ -27,28 +27,41 @@ type Stats struct {
 //
 //	expvar.Publish("timers", expvar.Func(func() any { return tw.Stats() }))
 //
-// Cost: one mutex; nothing that grows with the number of timers.
+// Cost: a few mutexes, as many as there are processors at most; nothing that grows
+// with the number of timers.
 func (tw *TimingWheel) Stats() Stats {
 	tw.check("Stats")
-	tw.mu.Lock()
-	defer tw.mu.Unlock()
-	s := tw.stats
-	s.Pending = tw.lenLocked()
-	for w := tw.wheel; w != nil; w = w.overflow {
-		s.Levels++
+	var sum Stats
+	for i := range tw.shards {
+		tw.shards[i].addTo(&sum)
 	}
-	return s
+	tw.alarm.mu.Lock()
+	defer tw.alarm.mu.Unlock()
+	sum.Wakeups = tw.alarm.wakeups
+	return sum
 }
 
-// Len returns how many timers are pending now; a live schedule counts as one.
-// Cost: one mutex.
+func (s *shard) addTo(sum *Stats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := &s.count
+	sum.Pending += c.pending()
+	sum.Started += c.started
+	sum.Fired += c.fired
+	sum.Stopped += c.stopped
+	sum.Dropped += c.dropped
+	sum.Reinserted += c.reinserted
+	sum.LongestHold = max(sum.LongestHold, c.longestHold)
+	levels := 0
+	for w := s.wheel; w != nil; w = w.overflow {
+		levels++
+	}
+	sum.Levels = max(sum.Levels, levels)
+}
+
+// Len returns how many timers are pending now; a live schedule counts as one. It is
+// exact when nobody else uses the wheel at the moment. Cost: that of Stats.
 func (tw *TimingWheel) Len() int {
 	tw.check("Len")
-	tw.mu.Lock()
-	defer tw.mu.Unlock()
-	return int(tw.lenLocked())
-}
-
-func (tw *TimingWheel) lenLocked() int64 {
-	return tw.stats.Started - tw.stats.Fired - tw.stats.Stopped - tw.stats.Dropped
+	return int(tw.Stats().Pending)
 }

@@ -31,7 +31,7 @@ import (
 //	                                                 do not
 //	pending   idle      TimingWheel.Stop, Drain      dropped or handed back
 //
-// Every transition is made under TimingWheel.mu but for one: extend moves the
+// Every transition is made under the lock of the timer's shard but for one: extend moves the
 // deadline of a pending timer later with a compare-and-swap alone. So every
 // transition is a compare-and-swap, under the lock too, or it could undo an
 // extension that came between its load and its store; on failure it looks again.
@@ -43,11 +43,11 @@ import (
 // are linked in a bucket, due no later than the deadline, and moving from bucket to
 // bucket is no transition: Stop and Reset never find a timer between two wheels.
 type Timer struct {
-	next, prev *Timer       // list of the bucket; guarded by tw.mu
-	tw         *TimingWheel // fixed from Init on
-	f          func()       // fixed from Init on, read by whoever claims the timer
-	word       atomic.Uint64
-	kind       kind // fixed from Init on
+	link         // in the list of the bucket; guarded by shard.mu
+	shard *shard // fixed from Init on
+	f     func() // fixed from Init on, read by whoever claims the timer
+	word  atomic.Uint64
+	kind  kind // fixed from Init on
 }
 
 // kind tells the driver what a Timer is part of.
@@ -103,26 +103,31 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 		// Its runs that were handed over still look at the word.
 		panic("timingwheel: Init of a Timer that AtFunc or ScheduleFunc made")
 	}
-	if old := t.tw; old != nil && old != tw {
+	s := t.shard
+	switch {
+	case s == nil:
+		s = tw.deal()
+	case s.tw != tw:
 		// Whoever made t idle may be about to unlink it, under that lock; the
-		// new wheel has another.
-		old.mu.Lock()
-		defer old.mu.Unlock()
+		// new shard has another.
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s = tw.deal()
 	}
-	t.init(tw, f, plain)
+	t.init(s, f, plain)
 	t.word.Store(makeWord(idle, 0))
 }
 
-func (t *Timer) init(tw *TimingWheel, f func(), k kind) {
-	t.tw, t.f, t.kind = tw, f, k
+func (t *Timer) init(s *shard, f func(), k kind) {
+	t.shard, t.f, t.kind = s, f, k
 }
 
-// wheel returns the wheel of an initialised Timer; what names the caller.
-func (t *Timer) wheel(what string) *TimingWheel {
-	if t == nil || t.tw == nil {
+// home returns the shard of an initialised Timer; what names the caller.
+func (t *Timer) home(what string) *shard {
+	if t == nil || t.shard == nil {
 		panic("timingwheel: " + what + " of a Timer that was never initialised")
 	}
-	return t.tw
+	return t.shard
 }
 
 // Stop prevents the Timer from firing. It returns true if it does: f will not
@@ -136,7 +141,7 @@ func (t *Timer) wheel(what string) *TimingWheel {
 //
 // Cost: one mutex, constant time, no allocation.
 func (t *Timer) Stop() bool {
-	tw := t.wheel("Stop")
+	s := t.home("Stop")
 	if !isPending(t.word.Load()) {
 		return false
 	}
@@ -144,13 +149,13 @@ func (t *Timer) Stop() bool {
 	if t.kind == recurring {
 		after = ended
 	}
-	tw.mu.Lock()
-	defer tw.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if _, was := t.disarm(after); !was { // the driver or another caller came first
 		return false
 	}
 	t.unlink()
-	tw.stats.Stopped++
+	s.count.stopped++
 	return true
 }
 
@@ -190,10 +195,10 @@ func (t *Timer) extend(deadline, now int64) bool {
 // left as it is, one compare-and-swap without any lock; else one mutex. Constant
 // time, no allocation.
 func (t *Timer) Reset(d time.Duration) bool {
-	tw := t.wheel("Reset")
-	now := tw.now()
+	s := t.home("Reset")
+	now := s.tw.now()
 	deadline := deadlineAfter(now, d)
-	return t.extend(deadline, now) || tw.rearm(t, deadline, now)
+	return t.extend(deadline, now) || s.rearm(t, deadline, now)
 }
 
 // ResetAt is Reset to an instant, for callers that have read the clock already:
@@ -201,20 +206,20 @@ func (t *Timer) Reset(d time.Duration) bool {
 // uses the monotonic reading of at; a time without one is taken to be as far away
 // as time.Until says at the call.
 func (t *Timer) ResetAt(at time.Time) bool {
-	tw := t.wheel("ResetAt")
+	s := t.home("ResetAt")
 	if isWallOnly(at) {
 		return t.Reset(time.Until(at))
 	}
-	deadline := tw.deadlineAt(at)
+	deadline := s.tw.deadlineAt(at)
 	// Without a clock reading extend cannot tell an overdue timer: one that waits
 	// in due fires, if its new deadline has come too, where it waits.
-	return t.kind == plain && t.extend(deadline, -1) || tw.rearm(t, deadline, tw.now())
+	return t.kind == plain && t.extend(deadline, -1) || s.rearm(t, deadline, s.tw.now())
 }
 
 // Pending reports whether the Timer is armed and has not fired; of a schedule,
 // whether it is alive. The answer may be out of date when it arrives. Cost: one
 // atomic load.
 func (t *Timer) Pending() bool {
-	t.wheel("Pending")
+	t.home("Pending")
 	return isPending(t.word.Load())
 }

@@ -211,15 +211,15 @@ func TestLateAddToADrainingSlot(t *testing.T) {
 // past its deadline, and then arms. The timer fires at once, not a lap later.
 func TestStaleReading(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tw := New(WithWheelSize(4), WithInline())
+		tw := New(WithWheelSize(4), WithInline(), withShards(1))
 		now := tw.now()
 		tw.AfterFunc(10*time.Millisecond, func() {})
 		pass(t, tw, 10*time.Millisecond)
-		require.Equal(t, int64(10), tw.wheel.now)
+		require.Equal(t, int64(10), tw.shards[0].wheel.now)
 		r := newRecorder()
 		stale := &Timer{}
 		tw.Init(stale, r.hit)
-		tw.rearm(stale, deadlineAfter(now, 3*time.Millisecond), now)
+		stale.shard.rearm(stale, deadlineAfter(now, 3*time.Millisecond), now)
 		synctest.Wait()
 		require.Equal(t, []time.Duration{0}, r.at)
 	})
@@ -523,11 +523,17 @@ func TestExtendTakesNoLock(t *testing.T) {
 	x := tw.AfterFunc(time.Minute, func() {})
 	every := tw.ScheduleFunc(Every(time.Minute), func() {})
 	wall := tw.AtFunc(time.Now().Round(0).Add(time.Second), func() {})
-	tw.mu.Lock()
+	for i := range tw.shards {
+		tw.shards[i].mu.Lock()
+	}
+	tw.alarm.mu.Lock()
 	require.True(t, x.Reset(time.Minute))
 	require.True(t, x.ResetAt(time.Now().Add(time.Hour)))
 	require.True(t, every.Reset(time.Hour))
 	require.True(t, wall.Reset(time.Hour))
-	tw.mu.Unlock()
+	tw.alarm.mu.Unlock()
+	for i := range tw.shards {
+		tw.shards[i].mu.Unlock()
+	}
 	require.NoError(t, tw.verify(true))
 }

@@ -2,79 +2,130 @@ package timingwheel
 
 import "math"
 
-// A wheel is one level of the hierarchy: size slots of tick each, and an
+// A wheel is one level of a shard's hierarchy: slots of one tick each, and an
 // overflow wheel for what lies beyond them. It is pure arithmetic on ticks of
-// the lowest wheel: no goroutine, no clock reading, no lock of its own.
-// TimingWheel.mu guards it; the oracle test drives it bare.
+// the lowest wheel: no goroutine, no clock reading, no lock of its own. The
+// shard's lock guards it.
 //
-// With 12 slots and a tick of one second, the first three levels after the
-// clock has advanced to second 2:
+// With a wheel size of 12 and a tick of one second, the first three levels after
+// the clock has advanced to second 2:
 //
 //	level  tick   interval  now  slots hold expirations
-//	    0     1         12    2  3 .. 13, slot = e mod 12
-//	    1    12        144    0  14 .. 143, slot = e/12 mod 12
-//	    2   144      1,728    0  144 .. 1,727, slot = e/144 mod 12
+//	    0     1         12    2  3 .. 13
+//	    1    12        144    0  14 .. 143
+//	    2   144      1,728    0  144 .. 1,727
+//
+// A wheel has twice as many slots as its size says, so it spans two slots of its
+// overflow wheel. The second half lets the timers of a coarse bucket move down
+// during the slot before the bucket is due, and not all at once when it is: at
+// second 12 the driver opens the coarse bucket of seconds 24 to 35, and from then on
+// these seconds belong to the lowest wheel, for the timers of that bucket as for
+// new ones.
 //
 // What must hold, and why it does:
 //
 //   - now is a multiple of tick, never decreases, and an overflow wheel's now
 //     is not ahead of the finer wheel's: advance truncates the same clock to
 //     every level's tick.
-//   - An expiration is filed on the finest level whose span, now up to
-//     now+interval, contains it. On a level above the first it therefore lies
-//     at least one slot ahead of now, so its bucket's expiration is ahead of
-//     the clock.
-//   - A slot never holds two laps: two expirations of one slot are an interval
-//     apart, and the span is one interval. While a bucket is being flushed the
-//     clock stands on its expiration, so an expiration one lap later is just
-//     outside the span and goes to the overflow wheel. That is what allows the
-//     driver to flush a bucket in place, piece by piece, with the lock released
-//     in between.
+//   - An expiration is filed on the finest level whose span, now up to reach,
+//     contains it. reach is at least an interval ahead of now, so on a level above
+//     the first it lies at least one slot ahead of the clock.
+//   - An opened bucket takes no timers: its range is within the finer wheel's
+//     reach, which never decreases. "May be drained" and "may not be filled" are one
+//     condition.
+//   - A slot never holds two laps: two expirations of one slot are two intervals
+//     apart, and reach is at most two intervals ahead, as a bucket is opened when
+//     its finer wheel's clock has come within an interval of it. While a bucket is
+//     being flushed the clock stands on its expiration, so an expiration one lap
+//     later is just outside the span. That is what allows the driver to flush a
+//     bucket in place, piece by piece, with the lock released in between.
 type wheel struct {
+	level    uint8 // 0 is the lowest
 	tick     int64 // duration of a slot, in ticks of the lowest wheel
-	interval int64 // tick * size, saturated
+	interval int64 // tick * size, saturated: the overflow wheel's tick
 	now      int64 // current time: a multiple of tick
-	buckets  []bucket
-	overflow *wheel // made when first needed
+	reach    int64 // expirations before it are filed here
+	size     int
+	buckets  []bucket // 2 * size, made when first needed
+	overflow *wheel   // made when first needed
 }
 
-func newWheel(tick int64, size int, now int64) *wheel {
-	w := &wheel{
-		tick:     tick,
-		interval: math.MaxInt64,
-		now:      now - now%tick,
-		buckets:  make([]bucket, size),
-	}
+func newWheel(level uint8, tick int64, size int, now int64) *wheel {
+	w := &wheel{level: level, tick: tick, interval: math.MaxInt64, now: now - now%tick, size: size}
 	if tick <= math.MaxInt64/int64(size) {
 		w.interval = tick * int64(size)
 	}
-	for i := range w.buckets {
-		w.buckets[i].init()
-	}
+	w.reachTo(w.now)
 	return w
 }
 
+func (w *wheel) makeBuckets() {
+	w.buckets = make([]bucket, 2*w.size)
+	for i := range w.buckets {
+		w.buckets[i].init()
+		w.buckets[i].level = w.level
+	}
+}
+
+// reachTo makes the span end at least an interval after the tick e.
+func (w *wheel) reachTo(e int64) {
+	if e > math.MaxInt64-w.interval {
+		w.reach = math.MaxInt64
+	} else {
+		w.reach = max(w.reach, e+w.interval)
+	}
+}
+
 // place returns the bucket for a timer that expires at tick e, which must be
-// ahead of the clock, and that bucket's expiration, which is at most e and
-// ahead of the clock too. The caller adds the timer and queues the bucket
-// under the same hold of the lock. Cost: two divisions a level; the levels
-// number at most log(e)/log(size), 62 for the smallest wheel size.
-func (w *wheel) place(e int64) (b *bucket, expiration int64) {
-	for e-w.now >= w.interval { // both are non-negative: no overflow
+// ahead of the clock, and the tick at which that bucket wants attention: its
+// expiration, the first tick of its slot, or one slot before that if it is to be
+// opened. The caller adds the timer and queues the bucket under the same hold of
+// the lock. Cost: two divisions; the levels number at most log(e)/log(size), 62
+// for the smallest wheel size.
+func (w *wheel) place(e int64) (b *bucket, attention int64) {
+	for e >= w.reach {
 		if w.overflow == nil {
-			w.overflow = newWheel(w.interval, len(w.buckets), w.now)
+			w.overflow = newWheel(w.level+1, w.interval, w.size, w.now)
 		}
 		w = w.overflow
 	}
+	if w.buckets == nil {
+		w.makeBuckets()
+	}
 	slot := e / w.tick
-	return &w.buckets[slot%int64(len(w.buckets))], slot * w.tick
+	b = &w.buckets[slot%int64(len(w.buckets))]
+	if w.level > 0 {
+		slot--
+	}
+	return b, slot * w.tick
+}
+
+// open lets the timers of b, a bucket of an overflow wheel that wants to be opened
+// now, and new ones of its range into the wheel below. It returns b's expiration, by
+// which b must be empty. The clock must have come to b's attention.
+func (w *wheel) open(b *bucket) (expiration int64) {
+	for range b.level - 1 {
+		w = w.overflow
+	}
+	expiration = w.overflow.expiration(b)
+	w.reachTo(expiration)
+	return expiration
+}
+
+// expiration returns the first tick of the slot of b, a queued bucket of this wheel.
+func (w *wheel) expiration(b *bucket) int64 {
+	if b.wantsOpening() {
+		return b.attention + w.tick
+	}
+	return b.attention
 }
 
 // advance moves the clock of this wheel and of the coarser ones forward to the
-// tick to, truncated to each level's own tick. No queued bucket may expire
+// tick to, truncated to each level's own tick. No queued bucket may want attention
 // before to. Cost: constant, as a coarser wheel moves once in size calls.
 func (w *wheel) advance(to int64) {
 	for ; w != nil && to-w.now >= w.tick; w = w.overflow {
 		w.now = to - to%w.tick
+		w.reachTo(w.now)
 	}
 }

@@ -2,33 +2,35 @@ package timingwheel
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// slotOf tells where the expiration e would be placed.
-func slotOf(w *wheel, e int64) (level, slot int) {
-	b, _ := w.place(e)
-	for level = 0; w != nil; level, w = level+1, w.overflow {
-		for slot = range w.buckets {
-			if &w.buckets[slot] == b {
-				return level, slot
-			}
+// filed tells where the expiration e would be placed: the level, the slot as the
+// textbook counts it, and the bucket's expiration.
+func filed(w *wheel, e int64) (level, slot int, expiration int64) {
+	b, attention := w.place(e)
+	for w.level < b.level {
+		w = w.overflow
+	}
+	for i := range w.buckets {
+		if &w.buckets[i] == b {
+			b.attention = attention
+			return int(w.level), i % w.size, w.expiration(b)
 		}
 	}
 	panic("placed nowhere")
 }
 
 func TestTextbookWalk(t *testing.T) {
-	w := newWheel(1, 12, 0)
+	w := newWheel(0, 1, 12, 0)
 	w.advance(2)
-	level, slot := slotOf(w, 2+3)
+	level, slot, _ := filed(w, 2+3)
 	require.Equal(t, []int{0, 5}, []int{level, slot}, "at clock 2 a 3 s timer lies in slot 5")
 
-	w = newWheel(1, 12, 0)
+	w = newWheel(0, 1, 12, 0)
 	for _, step := range []struct {
 		at          int64
 		level, slot int
@@ -39,62 +41,100 @@ func TestTextbookWalk(t *testing.T) {
 		{192, 0, 8, 200},
 	} {
 		w.advance(step.at)
-		level, slot := slotOf(w, 200)
-		_, expiration := w.place(200)
+		level, slot, expiration := filed(w, 200)
 		require.Equal(t, step.level, level, "level at %d", step.at)
 		require.Equal(t, step.slot, slot, "slot at %d", step.at)
 		require.Equal(t, step.expiration, expiration, "expiration at %d", step.at)
 	}
 
 	var spans []int64
-	slotOf(w, 20_000)
+	w.place(20_000)
 	for ; w != nil; w = w.overflow {
 		spans = append(spans, w.interval)
 	}
 	require.Equal(t, []int64{12, 144, 1728, 20736}, spans)
 }
 
+// TestWalkAhead: the walk of the textbook's timer when each bucket is opened as soon
+// as it may be, one slot of its wheel early. It comes by the same slots.
+func TestWalkAhead(t *testing.T) {
+	w := newWheel(0, 1, 12, 0)
+	for _, step := range []struct {
+		at          int64
+		level, slot int
+		attention   int64
+	}{
+		{0, 2, 1, 0},
+		{0, 1, 4, 180},
+		{180, 0, 8, 200},
+	} {
+		w.advance(step.at)
+		b, attention := w.place(200)
+		level, slot, _ := filed(w, 200)
+		require.Equal(t, step.level, level, "level at %d", step.at)
+		require.Equal(t, step.slot, slot, "slot at %d", step.at)
+		require.Equal(t, step.attention, attention, "attention at %d", step.at)
+		if level > 0 {
+			w.advance(attention)
+			w.open(b)
+		}
+	}
+}
+
 // TestPlaceBoundaries puts expirations around every power of the wheel size, from
-// clocks around them too, and follows each down to its tick.
+// clocks around them too, and follows each down to its tick: by buckets that are
+// flushed when they are due, and by buckets that are opened as soon as may be.
 func TestPlaceBoundaries(t *testing.T) {
 	for _, size := range []int{2, 3, 12, 20, 256, 512} {
-		t.Run(fmt.Sprint("size=", size), func(t *testing.T) {
-			edges := []int64{0, 1, 2, 3, 5, 255, 256, 257, 1023, 1024, 1029}
-			for p := int64(size); p < 1<<30; p *= int64(size) {
-				edges = append(edges, p-1, p, p+1, 2*p-1, 2*p)
-			}
-			for _, clock := range edges {
-				for _, ahead := range edges {
-					if ahead == 0 {
-						continue
-					}
-					w := newWheel(1, size, 0)
-					w.advance(clock)
-					e := clock + ahead
-					moves := 0
-					for {
-						_, expiration := w.place(e)
-						if expiration <= w.now || expiration > e {
-							t.Fatalf("clock %d, e %d: expiration %d", clock, e, expiration)
-						}
-						if expiration == e {
-							break
-						}
-						w.advance(expiration)
-						moves++
-					}
-					if moves > 62 {
-						t.Fatalf("clock %d, e %d: no end", clock, e)
+		for _, ahead := range []bool{false, true} {
+			t.Run(fmt.Sprintf("size=%d/ahead=%t", size, ahead), func(t *testing.T) {
+				edges := []int64{0, 1, 2, 3, 5, 255, 256, 257, 1023, 1024, 1029}
+				for p := int64(size); p < 1<<30; p *= int64(size) {
+					edges = append(edges, p-1, p, p+1, 2*p-1, 2*p)
+				}
+				for _, clock := range edges {
+					for _, delay := range edges[1:] {
+						w := newWheel(0, 1, size, 0)
+						w.advance(clock)
+						follow(t, w, clock+delay, ahead)
 					}
 				}
+			})
+		}
+	}
+}
+
+// follow follows a timer for the tick e down the wheels.
+func follow(t *testing.T, w *wheel, e int64, ahead bool) {
+	t.Helper()
+	for last := 64; ; {
+		b, attention := w.place(e)
+		level, _, expiration := filed(w, e)
+		if level >= last || expiration <= w.now || expiration > e || attention > expiration {
+			t.Fatalf("e %d at %d, once at level %d: level %d, attention %d, expiration %d", e, w.now, last, level, attention, expiration)
+		}
+		last = level
+		switch {
+		case level == 0:
+			if attention != e {
+				t.Fatalf("e %d at %d: filed under %d", e, w.now, attention)
 			}
-		})
+			return
+		case ahead:
+			w.advance(attention)
+			w.open(b)
+		default:
+			w.advance(expiration)
+			if expiration == e {
+				return // fires from where it is
+			}
+		}
 	}
 }
 
 func TestLevelsAreBounded(t *testing.T) {
 	for size, most := range map[int]int{2: 62, 3: 40, 12: 18, 256: 8, 1 << 16: 4} {
-		w := newWheel(1, size, 0)
+		w := newWheel(0, 1, size, 0)
 		w.place(1<<62 - 1)
 		levels := 0
 		for ; w != nil; w = w.overflow {
@@ -106,17 +146,20 @@ func TestLevelsAreBounded(t *testing.T) {
 }
 
 func TestOverflowWheelOfAnOldWheel(t *testing.T) {
-	w := newWheel(1, 8, 0)
+	w := newWheel(0, 1, 8, 0)
 	w.advance(1_000_030)
-	_, expiration := w.place(1_000_030 + 100) // makes two levels at this late hour
+	_, _, expiration := filed(w, 1_000_030+100) // makes two levels at this late hour
 	require.Equal(t, int64(1_000_024), w.overflow.now)
 	require.Equal(t, int64(1_000_000), w.overflow.overflow.now)
 	require.Equal(t, int64(1_000_128), expiration)
 
-	w = newWheel(1, 2, 0)
-	w.advance(math.MaxInt64/2 - 1)
-	_, expiration = w.place(math.MaxInt64 / 2)
-	require.Equal(t, int64(math.MaxInt64/2), expiration)
+	w = newWheel(0, 1, 2, 0)
+	w.advance(never - 1)
+	_, _, expiration = filed(w, never)
+	require.Equal(t, never, expiration)
+	for ; w != nil; w = w.overflow {
+		require.Positive(t, w.reach)
+	}
 }
 
 // FuzzWheel drives the bare wheel and its delay queue against a slice, the way
@@ -129,8 +172,9 @@ func FuzzWheel(f *testing.F) {
 		if size < 2 {
 			size += 2
 		}
-		tw := New(WithWheelSize(int(size)), WithTick(1), WithInline())
-		tw.started = false // no alarm: this test is the clock
+		tw := New(WithWheelSize(int(size)), WithTick(1), WithInline(), withShards(1+len(program)%3))
+		tw.started.Store(false) // no alarm: this test is the clock
+		tw.alarm.armed.Store(awake)
 		o := &wheelOracle{t: t, tw: tw, pending: map[*Timer]int64{}}
 		next := func() int64 {
 			if len(program) == 0 {
@@ -159,14 +203,16 @@ func FuzzWheel(f *testing.F) {
 		}
 		for len(program) > 0 && len(o.order) < 200 {
 			switch op := next() % 8; op {
-			case 0, 1, 2, 3:
+			case 0, 1, 2:
 				o.place(next())
-			case 4:
+			case 3:
 				o.stop(o.pick(next()))
-			case 5:
+			case 4, 5:
 				o.reset(o.pick(next()), next())
-			default:
+			case 6:
 				o.advance(next())
+			default:
+				o.advancePartly(next(), next())
 			}
 			o.check()
 		}
@@ -195,7 +241,7 @@ func (o *wheelOracle) place(d int64) {
 func (o *wheelOracle) arm(t *Timer, d int64) {
 	e := o.clock + max(d, 0)
 	_, was := o.pending[t]
-	require.Equal(o.t, was, o.tw.rearm(t, e, o.clock))
+	require.Equal(o.t, was, t.shard.rearm(t, e, o.clock))
 	o.pending[t] = e
 }
 
@@ -223,8 +269,34 @@ func (o *wheelOracle) reset(t *Timer, d int64) {
 
 // advance is a round of the driver, up to a clock of the test's own.
 func (o *wheelOracle) advance(d int64) {
+	want := o.forward(d)
+	o.tw.round(o.clock) // the tick is 1, so an instant is a tick
+	require.Equal(o.t, want, o.fired)
+}
+
+// advancePartly is a round that is broken off after a few steps and then some of
+// the reinsertion ahead of time, so that calls come in between.
+func (o *wheelOracle) advancePartly(d, n int64) {
+	want := o.forward(d)
+	for i := range o.tw.shards {
+		o.tw.shards[i].begin(o.clock)
+	}
+	for ; n > 0; n -= 3 {
+		if s, limit := o.tw.earliest(o.clock); s != nil {
+			s.piece(o.clock, limit, int(min(n, 3)))
+		} else if s := &o.tw.shards[n%int64(len(o.tw.shards))]; len(s.draining) > 0 {
+			s.drainPiece(int(min(n, 3)))
+		} else {
+			break
+		}
+	}
+	first := want[:min(len(o.fired), len(want))]
+	require.True(o.t, slices.Equal(first, o.fired), "want %v first, got %v", want, o.fired)
+}
+
+// forward moves the clock and returns what has to fire.
+func (o *wheelOracle) forward(d int64) (want []int64) {
 	o.clock += max(d, 0)
-	var want []int64
 	for _, e := range o.pending {
 		if e <= o.clock {
 			want = append(want, e)
@@ -232,23 +304,14 @@ func (o *wheelOracle) advance(d int64) {
 	}
 	slices.Sort(want)
 	o.fired = nil
-
-	o.tw.mu.Lock()
-	o.tw.flushUpTo(o.clock) // the tick is 1, so an instant is a tick
-	o.tw.mu.Unlock()
-	require.Equal(o.t, want, o.fired)
+	return want
 }
 
 func (o *wheelOracle) check() {
 	require.Equal(o.t, len(o.pending), o.tw.Len())
 	require.NoError(o.t, o.tw.verify(false))
 	// The next wake-up is never later than the first timer.
-	first := unset
-	for _, e := range o.pending {
-		first = min(first, e)
-	}
-	if b := o.tw.queue.nextBusy(); b != nil && o.tw.due.empty() {
-		require.LessOrEqual(o.t, b.expiration, first)
-		require.Greater(o.t, b.expiration, o.tw.wheel.now)
+	for x, e := range o.pending {
+		require.LessOrEqual(o.t, x.shard.next.Load(), e)
 	}
 }

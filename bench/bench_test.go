@@ -75,13 +75,13 @@ func sizes(w Workload) []int {
 func benchmarkCalls(b *testing.B, name string, w Workload, c Case) {
 	var k *calls
 	b.Run(name, func(b *testing.B) {
+		defer setProcs(c.Procs)() // first: what is made next may ask for it
 		if k == nil {
 			var err error
 			if k, err = w.calls(c); err != nil {
 				b.Fatal(err)
 			}
 		}
-		defer setProcs(c.Procs)()
 		runtime.GC() // the garbage of getting ready is not the benchmark's
 		b.ReportAllocs()
 		b.ResetTimer()

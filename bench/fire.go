@@ -129,6 +129,14 @@ func (s *salvo) sampled(due time.Duration, late *time.Duration) func() {
 	}
 }
 
+// An Unstoppable is a timer of an implementation that has no Stop. A salvo never
+// stops its timers but for the few that lead starts, and those it leaves pending
+// then: of a hundredth of the timers, an hour away, none fires in the measure.
+type Unstoppable interface {
+	Timer
+	Unstoppable()
+}
+
 // lead returns how long it takes to load, found by a hundredth of it, with much to
 // spare: other programs may want the processors too.
 func (s *salvo) lead() time.Duration {
@@ -138,7 +146,9 @@ func (s *salvo) lead() time.Duration {
 		some[i] = s.in.Start(time.Hour, nothing)
 	}
 	each := time.Since(start) / time.Duration(len(some))
-	stopAll(some)
+	if _, ok := some[0].(Unstoppable); !ok {
+		stopAll(some)
+	}
 	const collection = 300 // nanoseconds for each timer
 	return 50*time.Millisecond + time.Duration(s.n)*(3*each+collection)
 }

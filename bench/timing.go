@@ -30,13 +30,13 @@ func (p prepare) run(c Case) (Result, error) {
 	if c.Duration <= 0 {
 		c.Duration = 300 * time.Millisecond
 	}
+	defer setProcs(c.Procs)() // first: what is made next may ask for it
 	k, err := p(c)
 	if err != nil {
 		return Result{}, err
 	}
 	defer k.close()
 	c.progress(0.5)
-	defer setProcs(c.Procs)()
 	runtime.GC() // the garbage of getting ready is not the calls'
 	k.during(c.Duration / 5)
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"math"
@@ -55,6 +56,7 @@ const (
 	ink, faint                     = "#24292f", "#d8dee4"
 	fontFamily                     = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 	legendLeft, legendStep, titleY = 708.0, 22.0, 30.0
+	noteWidth                      = 112 // characters; three lines fit
 )
 
 // colours are those of Okabe and Ito, told apart by the colour-blind too, with
@@ -72,7 +74,7 @@ func (c *chart) svg() []byte {
 	fmt.Fprintf(&b, "<title>%s</title>\n", xmlText(c.title))
 	fmt.Fprintf(&b, `<rect width="%g" height="%g" rx="6" fill="#ffffff"/>`+"\n", chartWidth, chartHeight)
 	text(&b, plotLeft, titleY, "start", `font-size="17" font-weight="600"`, c.title)
-	for i, l := range wrap(c.note, 112) {
+	for i, l := range wrap(c.note, noteWidth) {
 		text(&b, plotLeft, titleY+21+17*float64(i), "start", `fill="#57606a"`, l)
 	}
 
@@ -91,7 +93,7 @@ func (c *chart) svg() []byte {
 	for _, t := range y.ticks {
 		at := y.to(t.at)
 		fmt.Fprintf(&b, `<path d="M%.1f %.1fH%.1f" stroke="%s"/>`+"\n", plotLeft, at, plotRight, faint)
-		text(&b, plotLeft-8, at+4, "end", "", t.label)
+		text(&b, plotLeft-12, at+4, "end", "", t.label)
 	}
 	for _, t := range x.ticks {
 		at := x.to(t.at)
@@ -102,18 +104,47 @@ func (c *chart) svg() []byte {
 	text(&b, (plotLeft+plotRight)/2, plotBottom+46, "middle", "", c.x.label)
 	text(&b, 0, 0, "middle", fmt.Sprintf(`transform="translate(20 %.1f) rotate(-90)"`, (plotTop+plotBottom)/2), c.y.label)
 
-	// The first line, this library's, is drawn last and thicker.
-	for _, l := range slices.Backward(c.lines) {
-		l.draw(&b, x, y)
+	// This library's lines come before the others' in the list. The first lies below
+	// all, so much thicker that it shows where another runs along it.
+	lowest := func(l line) bool { return l.style == 0 }
+	for _, l := range c.lines {
+		if lowest(l) {
+			l.draw(&b, x, y)
+		}
 	}
-	for i, l := range c.lines {
-		at := plotTop + 8 + float64(i)*legendStep
+	for _, l := range slices.Backward(c.lines) {
+		if !lowest(l) {
+			l.draw(&b, x, y)
+		}
+	}
+	// Each name stands where its line ends, or as near to it as the others let it.
+	end := func(l line) float64 { return y.to(l.points[len(l.points)-1].y) }
+	named := slices.SortedStableFunc(slices.Values(c.lines), func(a, b line) int { return cmp.Compare(end(a), end(b)) })
+	var ends []float64
+	for _, l := range named {
+		ends = append(ends, end(l))
+	}
+	apart(ends, legendStep, plotBottom)
+	for i, l := range named {
+		at := ends[i]
 		key := line{name: l.name, style: l.style, points: []point{{legendLeft, at}, {legendLeft + 13, at}, {legendLeft + 26, at}}}
 		key.drawKey(&b)
 		text(&b, legendLeft+36, at+4, "start", "", l.name)
 	}
 	b.WriteString("</svg>\n")
 	return b.Bytes()
+}
+
+// apart moves ascending positions as little as it must for there to be a step from
+// each to the next, and the last not to be below the bottom.
+func apart(at []float64, step, bottom float64) {
+	for i := range at[1:] {
+		at[i+1] = max(at[i+1], at[i]+step)
+	}
+	for i := len(at) - 1; i >= 0; i-- {
+		at[i] = min(at[i], bottom)
+		bottom = at[i] - step
+	}
 }
 
 // A fitted axis has its range.
@@ -219,7 +250,7 @@ func (l line) colour() string { return colours[l.style%len(colours)] }
 func (l line) stroke() string {
 	width := 2.0
 	if l.style == 0 { // this library
-		width = 3
+		width = 5
 	}
 	dash := ""
 	if l.name == nameOfFloor {
@@ -252,7 +283,11 @@ func (l line) mark(b *bytes.Buffer, x, y float64) {
 	var d string
 	switch l.style % 5 {
 	case 0:
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`+"\n", x, y, l.colour())
+		radius := 4.0
+		if l.style == 0 { // no other mark covers it
+			radius = 7
+		}
+		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s"/>`+"\n", x, y, radius, l.colour())
 		return
 	case 1:
 		d = "-4-4h8v8h-8z"

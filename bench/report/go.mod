@@ -8,6 +8,7 @@ require (
 	github.com/dubbogo/gost v1.11.16
 	github.com/go-timingwheel/timingwheel v0.0.0-00010101000000-000000000000
 	github.com/siddontang/go v0.0.0-20180604090527-bdc77568d726
+	github.com/stretchr/testify v1.12.1
 	github.com/zeromicro/go-zero v1.10.3
 )
 
@@ -21,6 +22,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.40.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	go.uber.org/automaxprocs v1.6.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
 	golang.org/x/sys v0.41.0 // indirect
 )
 

@@ -111,7 +111,7 @@ var siddon = bench.Impl{Name: "siddontang", Open: func() bench.Instance {
 			if started.Add(1) > siddonMax {
 				panic(lacking("room for more than 2 M goroutines"))
 			}
-			due := tw.After(d)
+			due := tw.After(max(d, 0)) // for less than nothing it panics
 			go func() {
 				<-due
 				f()
@@ -129,6 +129,7 @@ type siddonTimer struct{}
 
 func (siddonTimer) Stop() bool               { panic(lacking("Stop")) }
 func (siddonTimer) Reset(time.Duration) bool { panic(lacking("Reset")) }
+func (siddonTimer) Unstoppable()             {}
 
 // impls are all implementations, this library's first.
 var impls = append(slices.Clone(bench.Impls), peers...)

@@ -214,6 +214,11 @@ func TestRunInAChild(t *testing.T) {
 	if rep := j.run(context.Background(), time.Minute, func(float64) {}); rep.Lacks != "Stop" {
 		t.Errorf("%+v", rep)
 	}
+	// but Fire needs Start alone
+	fire := job{Workload: "Fire", Impl: j.Impl, Procs: 1, Duration: 20 * time.Millisecond, N: 1_000}
+	if rep := fire.run(context.Background(), time.Minute, func(float64) {}); rep.Failed != "" || rep.Lacks != "" || len(rep.Result.Lateness) == 0 {
+		t.Errorf("%+v", rep)
+	}
 	j.Impl = "none"
 	if rep := j.run(context.Background(), time.Minute, func(float64) {}); rep.Failed == "" {
 		t.Errorf("%+v", rep)

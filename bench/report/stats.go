@@ -121,6 +121,19 @@ func quantile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[min(max(rank, 0), len(sorted)-1)]
 }
 
+// sample is how many latenesses the runs have that have any: those of the least.
+func (c *cell) sample() int {
+	n := 0
+	if c != nil {
+		for _, r := range c.results {
+			if have := len(r.Lateness); have > 0 && (n == 0 || have < n) {
+				n = have
+			}
+		}
+	}
+	return n
+}
+
 // lateness returns for each part in ps the median over the runs of that quantile
 // of the lateness, in milliseconds.
 func (c *cell) lateness(ps []float64) []float64 {

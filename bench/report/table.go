@@ -91,6 +91,7 @@ implementation that does not have a call that a workload needs *lacks* it.
 
 `)
 	r.writeSummary(&b)
+	r.writeComparisons(&b)
 	r.writeLosses(&b)
 	for _, wl := range r.workloads {
 		r.writeWorkload(&b, wl)
@@ -281,10 +282,7 @@ func (r *report) ratio(p place, impl, of string, m bench.Metric) string {
 	wins := of == nameOfTime && impl != nameOfFloor && b.median < a.median
 	text := ""
 	if q, ok := ratio(a, b); ok {
-		text = fmt.Sprintf("%.2f", q)
-		if q >= 100 {
-			text = number(q)
-		}
+		text = multiple(q)
 	} else if wins {
 		text = "more" // than nothing, of which there is no multiple
 	}
@@ -292,6 +290,14 @@ func (r *report) ratio(p place, impl, of string, m bench.Metric) string {
 		return "**" + text + "**"
 	}
 	return text
+}
+
+// multiple writes how many times something is something else.
+func multiple(q float64) string {
+	if q >= 100 || q > 0 && q < 0.1 {
+		return number(q)
+	}
+	return fmt.Sprintf("%.2f", q)
 }
 
 // number writes a value with three significant digits or all before the point.

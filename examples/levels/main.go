@@ -1,7 +1,11 @@
 // Levels draws the textbook case of a hierarchical timing wheel: wheels of 12
-// slots, the lowest with a tick of one second, and a timer of 200 seconds. It
-// starts in slot 1 of the third wheel, moves at 144 s to slot 4 of the second, at
-// 192 s to slot 8 of the first, and fires at 200 s.
+// slots, the lowest with a tick of one second, and a timer of 200 seconds.
+//
+// In the textbook it starts in slot 1 of the third wheel, moves at 144 s to slot 4 of
+// the second, at 192 s to slot 8 of the first, and fires at 200 s. Here each wheel
+// has its slots twice, 0 to 23, and a bucket's timers move down during the slot
+// before it is due, when nothing else is: the timer takes the same way, but moves as
+// soon as it may, at once from the third wheel and at 180 s from the second.
 //
 //	go run ./examples/levels             200 seconds in 10
 //	go run ./examples/levels -scale 1    in real time
@@ -117,7 +121,7 @@ func draw(out io.Writer, levels []inspect.Level, tick time.Duration) {
 		fmt.Fprintf(out, "  %-6s wheel, %4d s a slot  %s  at %d s\n", ordinal(i), level.Tick/tick, row.String(), level.Now/tick)
 	}
 	var numbers strings.Builder
-	for slot := range slots {
+	for slot := range 2 * slots {
 		fmt.Fprintf(&numbers, "%2d ", slot)
 	}
 	fmt.Fprintf(out, "  %-6s %22s%s\n", "", "slot ", numbers.String())

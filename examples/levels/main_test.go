@@ -18,15 +18,19 @@ func TestTextbookWalk(t *testing.T) {
 	}{
 		{200, []string{
 			"third wheel, slot 1, which is due at 144 s",
-			"second wheel, slot 4, which is due at 192 s",
+			"second wheel, slot 16, which is due at 192 s",
 			"first wheel, slot 8, which is due at 200 s",
 		}},
 		{11, []string{"first wheel, slot 11, which is due at 11 s"}},
-		{144, []string{"third wheel, slot 1, which is due at 144 s"}},
+		{144, []string{
+			"third wheel, slot 1, which is due at 144 s",
+			"second wheel, slot 12, which is due at 144 s",
+			"first wheel, slot 0, which is due at 144 s",
+		}},
 		{1727, []string{
 			"third wheel, slot 11, which is due at 1584 s",
-			"second wheel, slot 11, which is due at 1716 s",
-			"first wheel, slot 11, which is due at 1727 s",
+			"second wheel, slot 23, which is due at 1716 s",
+			"first wheel, slot 23, which is due at 1727 s",
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {

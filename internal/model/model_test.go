@@ -32,7 +32,7 @@ const (
 	source = "protocol.pml"
 
 	// maxDepth bounds the length of a run, in steps. The longest that were seen
-	// have some 170; a run that is cut off fails the test.
+	// have some 230; a run that is cut off fails the test.
 	maxDepth = 10_000
 
 	// maxMemory is for one configuration, in MiB. The largest takes half of it.
@@ -60,7 +60,7 @@ var configurations = []configuration{
 	{name: "inline, one timer", macros: "EXECUTOR=INLINE GOEXIT TIMERS=1"},
 	{name: "late start", macros: "LATE_START", large: true},
 	{name: "stop", macros: "STOPPERS=1 CALLS=2"},
-	{name: "stop, one timer", macros: "STOPPERS=1 TIMERS=1", large: true},
+	{name: "stop, one timer", macros: "STOPPERS=1 TIMERS=1 CALLERS=1"},
 	{name: "stop, never", macros: "STOPPERS=1 CALLS=2 WITH_NEVER"},
 	{name: "stop, hold of two timers", macros: "STOPPERS=1 CALLS=2 HOLD=2"},
 	{name: "stop, inline", macros: "STOPPERS=1 CALLS=2 EXECUTOR=INLINE GOEXIT"},
@@ -73,9 +73,24 @@ var configurations = []configuration{
 	{name: "extend, inline", macros: "EXTEND_CAS TIMERS=1 EXECUTOR=INLINE"},
 	{name: "extend, late start", macros: "EXTEND_CAS TIMERS=1 LATE_START"},
 	{name: "extend, stop", macros: "EXTEND_CAS STOPPERS=1 CALLS=2"},
+	{name: "two shards", macros: "SHARDS=2", large: true},
+	{name: "two shards, inline", macros: "SHARDS=2 CALLS=2 EXECUTOR=INLINE GOEXIT"},
+	{name: "two shards, late start", macros: "SHARDS=2 CALLS=2 LATE_START"},
+	{name: "two shards, stop", macros: "SHARDS=2 CALLS=2 STOPPERS=1", large: true},
+	{name: "two shards, stop twice", macros: "SHARDS=2 CALLS=1 STOPPERS=2"},
+	{name: "two shards, stop, late start", macros: "SHARDS=2 CALLS=1 STOPPERS=1 LATE_START"},
+	{name: "two shards, extend", macros: "SHARDS=2 CALLS=2 EXTEND_CAS"},
 
 	{name: "lost wake-up", macros: "TRAP_LOST_WAKEUP", breaks: "uncovered"},
 	{name: "lost wake-up, seen at the end", macros: "TRAP_LOST_WAKEUP NO_COVERAGE", breaks: "lost_wakeup"},
+	{name: "lost wake-up, two shards", macros: "TRAP_LOST_WAKEUP NO_COVERAGE SHARDS=2 CALLS=2", breaks: "lost_wakeup"},
+	{name: "lost wake-up, late start", macros: "TRAP_LOST_WAKEUP NO_COVERAGE LATE_START CALLS=1", breaks: "lost_wakeup"},
+	{name: "look before next", macros: "TRAP_WAKE_BEFORE_NEXT", breaks: "uncovered"},
+	{name: "look before next, seen at the end", macros: "TRAP_WAKE_BEFORE_NEXT NO_COVERAGE", breaks: "lost_wakeup"},
+	{name: "wake without comparison", macros: "TRAP_WAKE_UNCOMPARED", breaks: "uncovered"},
+	{name: "wake without comparison, two shards", macros: "TRAP_WAKE_UNCOMPARED SHARDS=2", breaks: "uncovered"},
+	{name: "settle without the lock", macros: "TRAP_SETTLE", breaks: "uncovered"},
+	{name: "settle without the lock, seen at the end", macros: "TRAP_SETTLE NO_COVERAGE", breaks: "lost_wakeup"},
 	{name: "stop without identity", macros: "TRAP_STOP_IDENTITY", breaks: "wrong_false"},
 	{name: "reset by store", macros: "TRAP_RESET_BY_STORE", breaks: "wrong_true"},
 	{name: "stop against an add", macros: "TRAP_STOP_ADD STOPPERS=1 CALLS=2", breaks: "armed_after_stop"},
@@ -85,6 +100,10 @@ var configurations = []configuration{
 	{name: "two drivers", macros: "TRAP_TWO_DRIVERS", breaks: "two_drivers"},
 	{name: "goexit", macros: "TRAP_GOEXIT EXECUTOR=INLINE GOEXIT", breaks: "lost_wakeup"},
 	{name: "alarm of a stopped wheel", macros: "TRAP_ALARM_AFTER_STOP STOPPERS=1 CALLS=2", breaks: "alarm_after_stop"},
+	{name: "alarm stopped first", macros: "TRAP_ALARM_FIRST NO_COVERAGE STOPPERS=1 CALLS=2", breaks: "alarm_after_stop"},
+	{name: "alarm left open", macros: "TRAP_ALARM_OPEN STOPPERS=1 CALLS=2", breaks: "alarm_after_stop"},
+	{name: "alarm left to the first stop", macros: "TRAP_SILENCE_ONCE STOPPERS=2 CALLERS=1 CALLS=1", breaks: hangs},
+	{name: "sweep left to the first stop", macros: "TRAP_SWEEP_ONCE STOPPERS=2 CALLERS=1 CALLS=1", breaks: "armed_after_stop"},
 	{name: "ring not counted", macros: "TRAP_RING_UNCOUNTED STOPPERS=1 CALLS=2", breaks: "quiet_too_early"},
 	{name: "ring counted as prevented", macros: "TRAP_ALARM_STOP STOPPERS=1 CALLS=2", breaks: "quiet_too_early"},
 	{name: "moved ring counted twice", macros: "TRAP_ALARM_RESET STOPPERS=1 CALLS=2", breaks: hangs},
@@ -187,6 +206,7 @@ func explore(t *testing.T, model string, c configuration) string {
 	run("gcc", optimise, "-w", "-DSAFETY", fmt.Sprintf("-DMEMLIM=%d", maxMemory), "-o", "pan", "pan.c")
 	out := run(filepath.Join(dir, "pan"), fmt.Sprintf("-m%d", maxDepth), "-w23")
 	require.NotContains(t, out, "out of memory")
+	require.NotContains(t, out, "MEMLIM") // it stops there, and reports no error
 	require.NotContains(t, out, "max search depth too small")
 	return out
 }

@@ -14,16 +14,22 @@
  *   ----------------------------  --------------------------------------------
  *   caller                        a goroutine that calls AfterFunc, Reset and
  *                                 Stop on timers it shares with another one
- *   arm, catch_up, place          arm/rearm -> armLocked, catchUpLocked,
- *                                 placeLocked and wheel.place
+ *   arm, catch_up, place          arm/armLocked, catchUpLocked, placeLocked and
+ *                                 wheel.place
+ *   wake_at, set_alarm            wakeAt, and the setting of the alarm
  *   stop                          Timer.Stop
- *   drive: turn, flush, leave     drive and turn, flushUpTo, flush and fireLocked,
- *                                 leave
- *   wake_at, set_alarm            wakeAtLocked, setAlarmLocked
+ *   drive: turn, piece, settle,   drive, turn, piece, settle, leave
+ *   leave
+ *   mu, next, wheel_now ...       of each shard: its lock; the tick at which it
+ *                                 wants a driver; its clock, delay queue and lists
+ *   alarm_mu, armed               the lock of all that the shards share; the tick
+ *                                 the alarm is set for, UNSET if none is, AWAKE if
+ *                                 none is wanted: a driver is at work, or the
+ *                                 wheel has not begun or is stopped
  *   alarm, rings                  the one time.AfterFunc: set or not, what its
  *                                 Stop and Reset return; rings counts the
  *                                 goroutines that it started and that have not
- *                                 got the lock yet
+ *                                 got alarm_mu yet
  *   callback                      call and returned: f on its own goroutine
  *   stopper                       TimingWheel.Shutdown, which begins with
  *                                 TimingWheel.Stop (halt)
@@ -32,18 +38,38 @@
  *                                 makes the alarm ring
  *   quiescent                     nobody: it looks at the end of each run
  *
- * The wheel is the real one at its smallest, a tick of 1 and 2 slots a wheel:
+ * A timer belongs to one shard for life, and the shards have nothing in common but
+ * the alarm and the driver. Whoever holds the lock of a shard may take alarm_mu;
+ * nobody holds the locks of two shards, nor takes one with alarm_mu held.
+ *
+ * Each shard's wheel is the real one at its smallest, a tick of 1 and 2 slots:
  * two fine buckets that take turns (ticks 1, 2, 3) and a coarse bucket of the
  * overflow wheel that spans ticks 2 and 3. With a clock of 0 to 3 a timer is
  * reinserted from coarse to fine, an extended one from fine to coarse, and a
  * fine bucket comes back for its next lap.
  *
- * Steps. Whatever Go does atomically is one step here: taking the lock, a load,
+ * Steps. Whatever Go does atomically is one step here: taking a lock, a load,
  * a store, a compare-and-swap, an atomic addition, a call of the alarm. Within a
- * hold of the lock, steps on what only holders of the lock touch are joined to
- * their neighbours, as nobody can come between them; an access to what others
- * touch without the lock (the state word, stopped, inflight, the clock, the
- * alarm) starts a step of its own, unless no one process could see both.
+ * hold of a lock, steps on what only its holders touch are joined to their
+ * neighbours, as nobody can come between them; an access to what others touch
+ * without the lock (the state word, stopped, next, armed, started, inflight, the
+ * clock, the alarm) starts a step of its own, unless no one process could tell.
+ * Nobody could where
+ *
+ *   - the look at stopped follows the lock, and the load of a word follows that:
+ *     who sees the wheel stopped before it changes the word only calls on a wheel
+ *     that is stopped, which does nothing to make a difference;
+ *   - next is lowered in the step that links the timer: who holds no lock of the
+ *     shard sees of the two only next;
+ *   - a hold of alarm_mu in which armed is compared and set once is one step:
+ *     who needs alarm_mu comes before or after it, and the others see only armed
+ *     or only the alarm. leave and Start, which set armed twice and look at every
+ *     next in between, do each of that in a step of its own;
+ *   - the driver finds in several looks at next, or in one and then the lock, that a
+ *     shard wants it: next rises by its own doing only, so that what it has seen
+ *     stays true, and what it has missed leave sees;
+ *   - the release of a lock, which keeps nobody from anything, is part of the step
+ *     before it.
  *
  *
  * What is left out, and why that is fair
@@ -60,7 +86,11 @@
  *     driver starts them once it has released the lock; until then it is at work,
  *     and that is what Shutdown looks at.
  *   - Callbacks do nothing. Whatever one may call, a caller calls at the same
- *     moment: the lock is free whenever user code runs.
+ *     moment: the locks are free whenever user code runs.
+ *   - The driver picks the shard of its next piece, and batch or a bucket within
+ *     it, by the tick. Here it may pick any, after every hold and every callback.
+ *   - More than two shards. They meet only at the alarm, which sees each of them
+ *     as a next and a lock.
  *   - Schedules and wall-clock timers. They go through the same word and lists;
  *     what is their own is Next without the lock, which this model lacks.
  *   - A Shutdown whose context ends has only stopped looking.
@@ -80,16 +110,18 @@
  *   wrong_false       Stop or Reset returned false, but it was
  *   fired_early       the clock had not reached the deadline last asked for
  *   lost_wakeup       nothing can move, the wheel runs, and a timer is pending
- *   uncovered         the lock is free, no driver is at work, and the alarm is
+ *   uncovered         the locks are free, no driver is at work, and the alarm is
  *                     set for later than a pending timer's deadline: that timer
- *                     would be late, or lost if the alarm is not set at all
+ *                     would be late, or lost if the alarm is not set at all. It is
+ *                     checked in three parts, each of which holds more often than
+ *                     that; see IN_TIME
  *   passed_bucket     the clock went past a bucket that holds timers
  *   two_laps          a timer was filed in a bucket queued for another lap
  *   linked_twice, unlinked_twice
  *                     a timer entered a second list, or left one it was not in
  *   two_drivers       two drivers are at work
- *   alarm_after_stop  the alarm was set although the wheel is stopped: Shutdown
- *                     would wait for its ring
+ *   alarm_after_stop  the alarm was set after TimingWheel.Stop had stopped it:
+ *                     Shutdown would wait for its ring
  *   armed_after_stop, fired_after_stop, kept_after_stop
  *                     after TimingWheel.Stop returned, a timer became pending,
  *                     was handed over, or is still in a list
@@ -98,18 +130,19 @@
  *   invalid end state nothing can move, but somebody still has work to do: a
  *                     deadlock, or a Shutdown that hangs
  *
- * A goroutine that has nothing left but to release the lock, or to find out
+ * A goroutine that has nothing left but to release a lock, or to find out
  * that it need not tell Shutdown, counts as gone.
  *
  *
  * Configurations: the switches are macros
  *
  *   EXECUTOR=GOROUTINE|INLINE|CUSTOM   where callbacks run (default GOROUTINE)
+ *   SHARDS=1|2     shards (default 1); timer t belongs to shard t % SHARDS
  *   TIMERS=1|2     timers (default 2)
  *   CALLERS=n      goroutines that call (default 2)
  *   CALLS=n        calls of all of them together, at most (default 3)
  *   STOPPERS=n     goroutines that may shut the wheel down (default 0)
- *   HOLD=n         holdLimit (default 1: the lock is released at every chance)
+ *   HOLD=n         holdLimit (default 1: a lock is released at every chance)
  *   GOEXIT         inline callbacks may call runtime.Goexit
  *   LATE_START     made by NewTimingWheel: nothing fires until Start, if ever
  *   WITH_NEVER     deadlines that do not come, too
@@ -144,6 +177,9 @@
 #ifndef EXECUTOR
 #define EXECUTOR GOROUTINE
 #endif
+#ifndef SHARDS
+#define SHARDS 1
+#endif
 #ifndef TIMERS
 #define TIMERS 2
 #endif
@@ -163,9 +199,10 @@
 /* Nobody asks how many callbacks are under way unless the wheel is stopped. */
 #define COUNTED (STOPPERS > 0)
 
-#define LAST  3 /* the clock's last tick */
-#define NEVER 6 /* the deadline that does not come */
-#define UNSET 7 /* an alarm's tick, later than any */
+#define LAST  3    /* the clock's last tick */
+#define NEVER 6    /* the deadline that does not come */
+#define UNSET 7    /* as a tick, later than any */
+#define AWAKE (-1) /* as the alarm's tick, earlier than any */
 
 /* The state word: state and deadline in one value. The deadline of an idle
    timer is left at 0, as nobody asks for it. */
@@ -176,16 +213,23 @@
 #define DEADLINE(w)   ((w) >> 1)
 #define IS_PENDING(w) (STATE(w) == PENDING)
 
-/* The buckets. Only the first three belong to the wheel and its delay queue.
-   Tick e lies in fine bucket e%2 if it is the clock's next, otherwise in the
-   coarse one. */
+/* The shard that timer t belongs to, for life. */
+#define SHARD(t) ((t) % SHARDS)
+
+/* The lists of a shard. Only the first three belong to its wheel and its delay
+   queue, and Q is their place in the arrays of all shards. Tick e lies in fine
+   bucket e%2 if it is the clock's next, otherwise in the coarse one. */
 #define FINE    0
 #define COARSE  2
 #define DUE     3
 #define BATCH   4
 #define BEYOND  5
 #define NOWHERE 6
-#define EMPTY(b) (bucket[0] != (b) && bucket[1] != (b))
+#define Q(s, b) ((s) * 3 + (b))
+#define IS_IN(t, s, b) (SHARD(t) == (s) && bucket[t] == (b))
+#define EMPTY(s, b) (!IS_IN(0, s, b) && !IS_IN(1, s, b))
+#define IS_OUT(t, s) (SHARD(t) != (s) || bucket[t] == NOWHERE)
+#define EMPTY_SHARD(s) (IS_OUT(0, s) && IS_OUT(1, s))
 #define EMPTY_WHEEL (bucket[0] == NOWHERE && bucket[1] == NOWHERE)
 
 /* Within a d_step Spin does not record what is reached. With MARKS each branch
@@ -200,27 +244,32 @@
 
 unsigned called : 3;           /* calls that callers have begun */
 unsigned clock : 2;            /* the time of day, nobody's to write but environment's */
-bit mu;
 
 byte word[2];                  /* of each timer; loads need no lock */
 byte bucket[2] = NOWHERE;      /* the list each timer is in */
 
-unsigned wheel_now : 2;
-bit queued[3];
-byte expiration[3];            /* of a queued bucket, otherwise 0 */
+/* Of each shard; next is written under mu, read by the driver without. */
+bit mu[SHARDS];
+byte wheel_now[SHARDS];
+bit queued[3 * SHARDS];
+byte expiration[3 * SHARDS];   /* of a queued bucket, otherwise 0 */
+byte next[SHARDS] = UNSET;
 
-bit stopped;                   /* written under mu, read by callbacks without */
+bit stopped;                   /* written without a lock, read with and without */
 unsigned inflight : 3;
+
+/* Of the alarm; armed and started are written under alarm_mu, read by callers
+   without. */
+bit alarm_mu;
 #ifdef LATE_START
 bit started;
+short armed = AWAKE;
 #else
 bit started = 1;
+short armed = UNSET;
 #endif
-
-unsigned armed : 3 = UNSET;
 unsigned ringing : 3;
 bit driving;
-unsigned held : 2;
 bit quiet_made, quiet;         /* the channel exists; it is closed */
 
 bit alarm_on;                  /* the runtime's side of the alarm */
@@ -228,7 +277,7 @@ unsigned alarm_at : 2;
 unsigned rings : 3;
 
 unsigned counting : 3;         /* callbacks between counting down and looking at stopped */
-unsigned telling : 3;          /* callbacks that wait for the lock to tell Shutdown */
+unsigned telling : 3;          /* callbacks that wait for alarm_mu to tell Shutdown */
 
 /* What the properties need to remember; no process acts on it. */
 
@@ -236,11 +285,13 @@ bit open[2];                   /* the timer's last arming has had no outcome */
 byte asked[2];                 /* its deadline, as the caller wanted it */
 unsigned calls : 3;            /* callbacks handed over that have not returned */
 unsigned at_work : 2;          /* drivers */
+bit silenced;                  /* TimingWheel.Stop has stopped the alarm */
 bit stop_returned;             /* of TimingWheel.Stop */
 
-/* Timers are alike and callers are alike, so it is enough to look at the runs in
-   which timer 0 is the first to be used and the first caller the first to act. */
-bit used;
+/* Callers are alike, so it is enough to look at the runs in which the first is
+   the first to act. The timers of one shard are alike too, and timer 0 is the
+   first to be used; those of two are not, as shards are looked at in order. */
+bit used = SHARDS > 1;
 
 hidden byte two_outcomes, no_outcome, wrong_true, wrong_false, fired_early;
 hidden byte lost_wakeup, uncovered, passed_bucket, two_laps;
@@ -281,28 +332,63 @@ inline note_false(t) {
 	assert(!wrong_false)
 }
 
-/* ---- The lock ----
+/* ---- The locks ----
 
-   To take it is always the first thing in a step: mu == 0 -> mu = 1. A hold in
-   which nothing is changed is a step that only asks for mu == 0. */
+   To take one is always the first thing in a step: mu[s] == 0 -> mu[s] = 1. A
+   hold in which nothing is changed is a step that only asks for mu[s] == 0, and
+   one that is over within the step only asks for it as well. */
 
-/* COVERED is the invariant that driver.go states: whoever leaves the lock with
-   no driver at work leaves an alarm that is early enough for timer t. */
-#define COVERED(t) (!IS_PENDING(word[t]) || DEADLINE(word[t]) == NEVER || \
-	armed <= DEADLINE(word[t]) || armed <= wheel_now)
+/* Three invariants make up uncovered. The first two are the halves of one
+   statement, that the alarm is early enough for every pending timer; the third
+   says that armed can be relied on.
+
+   IN_TIME(t): whenever the lock of timer t's shard is free, the shard's next is
+   early enough for t, also while a driver is at work. What it speaks of changes
+   under that lock only; extend, which takes none, moves a deadline later.
+
+   COVERED(s): whenever alarm_mu and the lock of shard s are free, armed is early
+   enough for the shard's next. A caller that has lowered next and not yet come to
+   the alarm holds the one, a driver that has published armed and still looks at
+   every next holds the other. armed changes under alarm_mu and next under the
+   shard's lock.
+
+   ALARM_TRUE: whenever alarm_mu is free and the wheel runs, there is what armed
+   speaks of: a driver, the alarm, or a ring of it that will see to things.
+
+   So it is enough to check all of them whenever a lock is released, and the first
+   after an extension. With every lock free they say together that no driver is at
+   work only if the alarm is set, or has rung, for no later than any pending timer
+   wants: what a caller or a driver is in the middle of is left out, and nothing
+   else. */
+#define IN_TIME(t) (mu[SHARD(t)] || !IS_PENDING(word[t]) || DEADLINE(word[t]) == NEVER || \
+	next[SHARD(t)] <= DEADLINE(word[t]) || next[SHARD(t)] <= wheel_now[SHARD(t)])
+#define COVERED(s) (alarm_mu || mu[s] || armed <= next[s])
+#define ALARM_TRUE (alarm_mu || stopped || !started || driving || armed == UNSET || rings > 0 || \
+	alarm_on && alarm_at == armed)
+
+#if SHARDS > 1
+#define ALL_COVERED (COVERED(0) && COVERED(1))
+#else
+#define ALL_COVERED COVERED(0)
+#endif
 
 inline check_covered() {
 #ifndef NO_COVERAGE
-	uncovered = started && !stopped && !driving && !(COVERED(0) && COVERED(1));
+	uncovered = !(IN_TIME(0) && IN_TIME(1) && ALL_COVERED && ALARM_TRUE);
 	assert(!uncovered)
 #else
 	skip
 #endif
 }
 
-inline unlock() {
-	check_covered();
-	mu = 0
+inline unlock(s) {
+	mu[s] = 0;
+	check_covered()
+}
+
+inline unlock_alarm() {
+	alarm_mu = 0;
+	check_covered()
 }
 
 /* ---- The state word ----
@@ -323,15 +409,17 @@ inline unlock() {
 #define UNCHANGED(t, w) true
 #endif
 
-/* HELD encloses a load of the word under the lock and the transition prepared
-   from it. Only with EXTEND_CAS can anybody come in between. */
-#ifdef EXTEND_CAS
+/* HELD encloses taking a shard's lock, the look at stopped, a load of the word and
+   the transition prepared from it. With EXTEND_CAS the word may change between the
+   last two, and with a stopper stopped, which is written without the lock;
+   otherwise nobody can come in between. */
+#if defined(EXTEND_CAS) || STOPPERS > 0
 #define HELD
 #else
 #define HELD atomic
 #endif
 
-/* ---- Lists, wheel and delay queue; all under the lock ---- */
+/* ---- Lists, wheel and delay queue of shard s; all under its lock ---- */
 
 inline link(t, b) {
 	linked_twice = bucket[t] != NOWHERE;
@@ -346,63 +434,69 @@ inline unlink(t) {
 }
 
 /* head sets b to the first queued bucket, empty or not; NOWHERE if none is. */
-inline head(b) {
+inline head(s, b) {
 	b = NOWHERE;
 	if
-	:: queued[0] -> b = 0
+	:: queued[Q(s, 0)] -> b = 0
 	:: else
 	fi;
 	if
-	:: queued[1] && (b == NOWHERE || expiration[1] < expiration[b]) -> b = 1
+	:: queued[Q(s, 1)] && (b == NOWHERE || expiration[Q(s, 1)] < expiration[Q(s, b)]) -> b = 1
 	:: else
 	fi;
 	if
-	:: queued[2] && (b == NOWHERE || expiration[2] < expiration[b]) -> b = 2
+	:: queued[Q(s, 2)] && (b == NOWHERE || expiration[Q(s, 2)] < expiration[Q(s, b)]) -> b = 2
 	:: else
 	fi
 }
 
+inline drop(s, b) {
+	queued[Q(s, b)] = 0;
+	expiration[Q(s, b)] = 0
+}
+
 /* next_busy drops emptied buckets from the top and sets b to the first that
    holds a timer; NOWHERE if none does. */
-inline next_busy(b) {
-	head(b);
+inline next_busy(s, b) {
+	head(s, b);
 	do
-	:: b != NOWHERE && EMPTY(b) ->
-	   queued[b] = 0;
-	   expiration[b] = 0;
-	   head(b)
+	:: b != NOWHERE && EMPTY(s, b) ->
+	   drop(s, b);
+	   head(s, b)
 	:: else -> break
 	od;
 	skip
 }
 
-#define PASSED(b, to) (queued[b] && !EMPTY(b) && expiration[b] < (to))
+#define PASSED(s, b, to) (queued[Q(s, b)] && !EMPTY(s, b) && expiration[Q(s, b)] < (to))
 
-inline advance(to) {
-	passed_bucket = PASSED(0, to) || PASSED(1, to) || PASSED(2, to);
+inline advance(s, to) {
+	passed_bucket = PASSED(s, 0, to) || PASSED(s, 1, to) || PASSED(s, 2, to);
 	assert(!passed_bucket);
 	if
-	:: to > wheel_now -> REACHED(clock_advanced); wheel_now = to
+	:: to > wheel_now[s] -> REACHED(clock_advanced); wheel_now[s] = to
 	:: else
 	fi
 }
 
-/* catch_up moves the clock of a wheel with nothing to do, short of the first
+/* catch_up moves the clock of a shard with nothing to do, short of the first
    queued bucket. b is scratch.
 
    TRAP_CATCH_UP: it does not stop short. */
-inline catch_up(now, b) {
-	head(b);
+inline catch_up(s, now, b) {
+	head(s, b);
 	if
 #ifndef TRAP_CATCH_UP
-	:: b != NOWHERE && expiration[b] <= now -> REACHED(caught_up_short_of_a_bucket); advance(expiration[b] - 1)
+	:: b != NOWHERE && expiration[Q(s, b)] <= now ->
+	   REACHED(caught_up_short_of_a_bucket);
+	   advance(s, expiration[Q(s, b)] - 1)
 #endif
-	:: else -> advance(now)
+	:: else -> advance(s, now)
 	fi;
 	b = 0
 }
 
-/* place links t where its deadline d belongs by the clock at, the wheel's own,
+/* place links t where its deadline d belongs by the clock at, the shard's own,
    or among what is due if it has come at the instant come, and sets e to the tick
    that wants a driver. b is scratch.
 
@@ -414,7 +508,7 @@ inline catch_up(now, b) {
 #define SPAN 2
 #endif
 
-inline place(t, d, come, at, e, b) {
+inline place(s, t, d, come, at, e, b) {
 	if
 	:: d == NEVER -> REACHED(placed_beyond); link(t, BEYOND); e = UNSET
 	:: d != NEVER && (d <= come || d <= at) -> REACHED(placed_due); link(t, DUE); e = at
@@ -424,19 +518,27 @@ inline place(t, d, come, at, e, b) {
 	   :: else -> REACHED(placed_coarse); b = COARSE; e = d - d % 2
 	   fi;
 #ifndef TRAP_STALE_CLOCK /* it gets here as well; what follows from it is to be seen */
-	   two_laps = queued[b] && expiration[b] != e;
+	   two_laps = queued[Q(s, b)] && expiration[Q(s, b)] != e;
 	   assert(!two_laps);
 #endif
 	   link(t, b);
 	   if
-	   :: queued[b] -> REACHED(bucket_was_queued); e = expiration[b]
-	   :: else -> REACHED(bucket_queued); queued[b] = 1; expiration[b] = e
+	   :: queued[Q(s, b)] -> REACHED(bucket_was_queued); e = expiration[Q(s, b)]
+	   :: else -> REACHED(bucket_queued); queued[Q(s, b)] = 1; expiration[Q(s, b)] = e
 	   fi;
 	   b = 0
 	fi
 }
 
-/* ---- The alarm ---- */
+/* want lowers the shard's next to e. */
+inline want(s, e) {
+	if
+	:: e < next[s] -> REACHED(next_lowered); next[s] = e
+	:: else -> REACHED(next_low_enough)
+	fi
+}
+
+/* ---- The alarm; all under alarm_mu but for the first look of wake_at ---- */
 
 /* Reset of the alarm returns true if it was set: then the ring that was to come
    has been moved, and there is none more to count.
@@ -449,7 +551,7 @@ inline place(t, d, come, at, e, b) {
 #endif
 
 inline set_alarm(e) {
-	alarm_after_stop = stopped;
+	alarm_after_stop = silenced;
 	assert(!alarm_after_stop);
 	armed = e;
 	alarm_at = e;
@@ -460,10 +562,70 @@ inline set_alarm(e) {
 	alarm_on = 1
 }
 
-inline wake_at(e) {
+/* wake_at is how a caller that has filed a timer, and lowered its shard's next,
+   sees to the alarm and releases the shard's lock. What it saw without alarm_mu
+   may be out of date once it has that, so it looks again.
+
+   TRAP_WAKE_UNCOMPARED: it does not.
+   TRAP_WAKE_BEFORE_NEXT: the first look is before next is lowered; see arm. */
+#ifdef TRAP_WAKE_UNCOMPARED
+#define EARLIER(e) true
+#else
+#define EARLIER(e) (e < armed)
+#endif
+#ifdef TRAP_WAKE_BEFORE_NEXT
+#define SEEN seen
+#else
+#define SEEN armed
+#endif
+
+inline wake_at(s, e) {
 	if
-	:: started && !driving && e < armed -> REACHED(driver_woken); set_alarm(e)
-	:: else -> REACHED(driver_not_needed)
+	:: d_step { e >= SEEN -> unlock(s) }
+	:: e < SEEN ->
+	   d_step {
+	      alarm_mu == 0 ->
+	      if
+	      :: EARLIER(e) -> REACHED(driver_woken); set_alarm(e)
+	      :: else -> REACHED(driver_woken_by_another)
+	      fi;
+	      unlock(s)
+	   }
+	fi
+}
+
+/* publish_and_look is how leave and Start, which hold alarm_mu, find the tick for
+   the alarm: m is lowered to the earliest next. A caller stores next and then loads
+   armed, here armed is stored and then every next loaded: one of the two sees the
+   other, or both.
+
+   TRAP_LOST_WAKEUP: armed says that a driver is at work until every next has been
+   looked at. A caller that files a timer meanwhile leaves it to that driver. */
+inline publish_and_look(m) {
+#ifndef TRAP_LOST_WAKEUP
+	armed = UNSET;
+#endif
+	look_at(0, m)
+#if SHARDS > 1
+	;
+	look_at(1, m)
+#endif
+}
+
+inline look_at(s, m) {
+	d_step {
+		if
+		:: next[s] < m -> m = next[s]
+		:: else
+		fi
+	}
+}
+
+inline set_alarm_if(m) {
+	armed = UNSET; /* as it is, if it has been published */
+	if
+	:: m != UNSET -> set_alarm(m)
+	:: else -> REACHED(nothing_to_wait_for)
 	fi
 }
 
@@ -496,10 +658,10 @@ end:
 
 /* ---- The driver ---- */
 
-/* A goroutine that the alarm started does nothing before it has the lock, so
-   those that wait for it are a mere number, rings. One of these processes then
-   drives; the other takes the rings that come while it does, which find a
-   driver at work and leave.
+/* A goroutine that the alarm started does nothing before it has alarm_mu, so
+   those that wait for it are a mere number, rings. The first of these processes
+   drives; the second takes the rings that find a driver at work or the wheel
+   stopped, and leave.
 
    TRAP_TWO_DRIVERS: they do not look whether one is. */
 #ifdef TRAP_TWO_DRIVERS
@@ -508,9 +670,68 @@ end:
 #define MAY_DRIVE (!driving && _pid == 1)
 #endif
 
-/* TRAP_ALARM_AFTER_STOP: a driver that was away from the lock while the wheel was
-   stopped does not look again before it sets the alarm. The sweep is not over,
-   so there are buckets left to set it for. */
+/* A round begins with each shard in which something may be due: what waits in
+   due is taken into batch. next does not rise but by the driver, so a shard that
+   was seen to want one still does when its lock is free. */
+inline take_due(s) {
+	if
+	:: next[s] > tick
+	:: d_step {
+	      next[s] <= tick && mu[s] == 0 ->
+	      if
+	      :: IS_IN(0, s, DUE) -> bucket[0] = BATCH
+	      :: else
+	      fi;
+	      if
+	      :: IS_IN(1, s, DUE) -> bucket[1] = BATCH
+	      :: else
+	      fi;
+	      todo = todo | 1 << s;
+	      unsettled = unsettled | 1 << s
+	   }
+	fi
+}
+
+/* The lock of shard s is free, and the round has not done with it. */
+#define READY(s) ((todo >> (s) & 1) && mu[s] == 0)
+
+/* settle says exactly when the shard wants a driver again, and gives up its lock.
+
+   TRAP_SETTLE: it says so when it has given it up. */
+inline settle(s) {
+	if
+	:: !(unsettled >> (s) & 1)
+	:: d_step {
+	      (unsettled >> (s) & 1) && mu[s] == 0 ->
+	      next_busy(s, b);
+	      if
+	      :: !EMPTY(s, DUE) -> REACHED(settled_with_something_due); e = wheel_now[s]
+	      :: EMPTY(s, DUE) && b != NOWHERE -> REACHED(settled_with_a_bucket); e = expiration[Q(s, b)]
+	      :: else -> REACHED(settled_with_nothing); e = UNSET
+	      fi;
+	      b = 0;
+#ifndef TRAP_SETTLE
+	      next[s] = e;
+	      e = 0;
+#endif
+	      unlock(s)
+	   }
+#ifdef TRAP_SETTLE
+	   ;
+	   next[s] = e;
+	   e = 0
+#endif
+	fi
+}
+
+#if SHARDS > 1
+#define WANTED (next[0] <= clock || next[1] <= clock)
+#else
+#define WANTED (next[0] <= clock)
+#endif
+
+/* TRAP_ALARM_AFTER_STOP: a driver that leaves does not look again whether the
+   wheel has been stopped before it sets the alarm. */
 #ifdef TRAP_ALARM_AFTER_STOP
 #define LOOKED_STOPPED_AGAIN false
 #else
@@ -518,24 +739,27 @@ end:
 #endif
 
 active [2] proctype drive() {
-	unsigned b : 3, t : 1, w : 4, tick : 2, up_to : 2, e : 3, scratch : 2, dropped : 2;
+	unsigned s : 1, b : 3, t : 1, w : 4, tick : 2, up_to : 2, e : 3, scratch : 2;
+	unsigned held : 2, todo : 2, unsettled : 2, m : 3;
 
 end:
 	do
-	:: d_step { rings > 0 && mu == 0 && driving -> /* in vain */
-	      held = 0;
+	:: d_step {
+	      rings > 0 && alarm_mu == 0 && (driving || stopped) && _pid == 2 -> /* in vain */
 	      rings--;
-	      ringing--
+	      ringing--;
+	      if
+	      :: stopped -> REACHED(ring_of_a_stopped_wheel); announce_quiet()
+	      :: else -> REACHED(ring_for_nothing)
+	      fi
 	   }
 	:: atomic {
-	      rings > 0 && mu == 0 && MAY_DRIVE ->
+	      rings > 0 && alarm_mu == 0 && MAY_DRIVE && !stopped ->
 	      d_step {
-	         mu = 1;
-	         held = 0;
 	         rings--;
 	         ringing--;
 	         driving = 1;
-	         armed = UNSET;
+	         armed = AWAKE;
 	         at_work++;
 	         two_drivers = at_work > 1;
 	         assert(!two_drivers)
@@ -547,139 +771,151 @@ end:
 turn:
 	atomic {
 		if
-		:: stopped -> goto leave
-		:: d_step {
-		      !stopped -> /* take what is due */
-		      tick = clock;
-		      up_to = tick;
-		      if
-		      :: bucket[0] == DUE -> bucket[0] = BATCH
-		      :: else
-		      fi;
-		      if
-		      :: bucket[1] == DUE -> bucket[1] = BATCH
-		      :: else
-		      fi;
-		      b = BATCH
-		   }
+		:: stopped -> m = UNSET; goto leave
+		:: !stopped -> tick = clock
 		fi
 	};
-
-	/* Empty bucket b, first BATCH and then what has expired by tick: what is due
-	   at up_to fires. The lock is released after every HOLD timers and around
-	   user code. */
-flush:
-	do
-	:: d_step { held == HOLD -> unlock() };
-	   d_step { mu == 0 -> mu = 1; held = 0 }
-	:: held < HOLD && (stopped || EMPTY(b)) -> break
-	:: HELD {
-	      atomic {
-	         held < HOLD && !stopped && !EMPTY(b) ->
-	         if
-	         :: bucket[0] == b -> t = 0
-	         :: bucket[1] == b -> t = 1
-	         fi;
-	         w = word[t]
-	      };
-	      if
-	      :: d_step { DEADLINE(w) > up_to -> /* reinsert */
-	            unlink(t);
-	            place(t, DEADLINE(w), up_to, wheel_now, e, scratch);
-	            if
-	            :: bucket[t] < COARSE -> REACHED(reinserted_fine)
-	            :: bucket[t] == COARSE -> REACHED(reinserted_coarse)
-	            :: bucket[t] == BEYOND -> REACHED(reinserted_beyond)
-	            fi;
-	            held++; w = 0; e = 0
-	         }
-	      :: d_step { DEADLINE(w) <= up_to && !UNCHANGED(t, w) -> held++; w = 0 } /* extended: once more */
-	      :: d_step { DEADLINE(w) <= up_to && UNCHANGED(t, w) -> /* claim */
-	            word[t] = WORD(IDLE, 0);
-	            note_fired(t);
-	            unlink(t);
-	            w = 0;
-	            if
-	            :: EXECUTOR == GOROUTINE -> held++; inflight = inflight + COUNTED
-	            :: else -> unlock()
-	            fi
-	         };
-	         if
-	         :: EXECUTOR == GOROUTINE
-	         :: EXECUTOR != GOROUTINE -> goto call
-	         fi
-	      fi
-	   }
-	od;
-
-	/* The next bucket that has expired. Emptied ones are dropped on the way,
-	   which counts like timers. */
-look:
-	atomic {
-		t = 0;
-		d_step { head(b) };
-		if
-		:: !stopped && b != NOWHERE && EMPTY(b) ->
-		   d_step {
-		      REACHED(emptied_bucket_dropped);
-		      queued[b] = 0;
-		      expiration[b] = 0;
-		      dropped++
-		   };
-		   if
-		   :: dropped == HOLD -> d_step { b = 0; dropped = 0; unlock() }; goto pause
-		   :: else -> goto look
-		   fi
-		:: !stopped && b != NOWHERE && !EMPTY(b) && expiration[b] <= tick ->
-		   d_step { advance(expiration[b]); up_to = expiration[b] };
-		   goto flush
-		:: else -> tick = 0; up_to = 0; dropped = 0
-		fi;
-		if
-		:: !EMPTY(DUE) || LOOKED_STOPPED_AGAIN -> b = 0; goto turn
-		:: else
-		fi
-	};
-#ifdef TRAP_LOST_WAKEUP
-	/* It has looked, and gives up the lock before it acts on what it saw: a
-	   caller that files a timer now sees a driver at work and leaves it to it. */
-	d_step {
-		if
-		:: b != NOWHERE -> tick = expiration[b]
-		:: else
-		fi;
-		unlock()
-	};
-	d_step { mu == 0 -> mu = 1; held = 0 };
-	if
-	:: b == NOWHERE -> goto leave
-	:: atomic { b != NOWHERE && tick <= clock -> tick = 0; b = 0; goto turn }
-	:: d_step { b != NOWHERE && tick > clock -> set_alarm(tick); tick = 0 }
-	fi;
-#else
-	if
-	:: b == NOWHERE -> goto leave
-	:: atomic { b != NOWHERE && expiration[b] <= clock -> b = 0; goto turn }
-	:: d_step { b != NOWHERE && expiration[b] > clock -> set_alarm(expiration[b]) }
-	fi;
+	take_due(0);
+#if SHARDS > 1
+	take_due(1);
 #endif
 
+	/* A hold of the lock of some shard that the round has not done with. The
+	   driver may pick any; Go picks by the tick. */
+piece:
+	HELD {
+		atomic {
+			if
+			:: todo == 0 -> goto done
+			:: d_step { READY(0) -> s = 0 }
+#if SHARDS > 1
+			:: d_step { READY(1) -> s = 1 }
+#endif
+			fi;
+			if
+			:: d_step { stopped -> s = 0; tick = 0; todo = 0; unsettled = 0; m = UNSET }; goto leave
+			:: !stopped -> mu[s] = 1
+			fi;
+
+			/* The next timer of batch or of a bucket that has expired, whose clock
+			   says what fires. Emptied buckets are dropped on the way, which counts
+			   like timers. */
+look:
+			t = 0;
+			d_step { head(s, b) };
+			if
+			:: d_step {
+			      b != NOWHERE && EMPTY(s, b) ->
+			      REACHED(emptied_bucket_dropped);
+			      drop(s, b);
+			      b = NOWHERE
+			   }
+			:: d_step {
+			      !(b != NOWHERE && EMPTY(s, b)) && !EMPTY(s, BATCH) ->
+			      b = BATCH;
+			      up_to = tick
+			   }
+			:: d_step {
+			      b != NOWHERE && !EMPTY(s, b) && expiration[Q(s, b)] <= tick ->
+			      advance(s, expiration[Q(s, b)]);
+			      up_to = expiration[Q(s, b)]
+			   }
+			:: d_step {
+			      (b == NOWHERE || !EMPTY(s, b) && expiration[Q(s, b)] > tick) && EMPTY(s, BATCH) ->
+			      todo = todo & ~(1 << s);
+			      unlock(s);
+			      s = 0; b = 0; held = 0
+			   };
+			   goto piece
+			fi;
+			if
+			:: d_step { IS_IN(0, s, b) -> t = 0; w = word[0] }
+			:: d_step { IS_IN(1, s, b) -> t = 1; w = word[1] }
+			:: b == NOWHERE
+			fi
+		};
+		atomic {
+			if
+			:: b == NOWHERE -> held++
+			:: d_step { b != NOWHERE && DEADLINE(w) > up_to -> /* reinsert */
+			      unlink(t);
+			      place(s, t, DEADLINE(w), up_to, wheel_now[s], e, scratch);
+			      if
+			      :: bucket[t] < COARSE -> REACHED(reinserted_fine)
+			      :: bucket[t] == COARSE -> REACHED(reinserted_coarse)
+			      :: bucket[t] == BEYOND -> REACHED(reinserted_beyond)
+			      :: bucket[t] == DUE -> REACHED(reinserted_due)
+			      fi;
+			      want(s, e);
+			      held++; w = 0; e = 0
+			   }
+			:: d_step { b != NOWHERE && DEADLINE(w) <= up_to && !UNCHANGED(t, w) -> /* extended: once more */
+			      held++; w = 0
+			   }
+			:: d_step { b != NOWHERE && DEADLINE(w) <= up_to && UNCHANGED(t, w) -> /* claim */
+			      word[t] = WORD(IDLE, 0);
+			      note_fired(t);
+			      unlink(t);
+			      w = 0;
+			      if
+			      :: EXECUTOR == GOROUTINE -> held++; inflight = inflight + COUNTED
+			      :: else -> unlock(s)
+			      fi
+			   };
+			   if
+			   :: EXECUTOR == GOROUTINE
+			   :: d_step { EXECUTOR != GOROUTINE -> s = 0; b = 0; t = 0; up_to = 0; held = 0 }; goto call
+			   fi
+			fi;
+			up_to = 0;
+			if
+			:: held < HOLD -> goto look
+			:: d_step { held == HOLD -> unlock(s); s = 0; t = 0; b = 0; held = 0 }
+			fi;
+			goto piece
+		}
+	};
+
+done:
+	tick = 0;
+	settle(0);
+#if SHARDS > 1
+	settle(1);
+#endif
+	atomic {
+		unsettled = 0;
+		if
+		:: WANTED -> goto turn
+		:: else -> m = UNSET
+		fi
+	};
+
+	/* Here m is UNSET, or 0 if user code ended the goroutine. */
 leave:
-	b = 0;
+	if
+	:: d_step {
+	      alarm_mu == 0 && LOOKED_STOPPED_AGAIN -> /* armed stays, and no alarm */
+	      driving = 0;
+	      at_work--;
+	      announce_quiet();
+	      check_covered();
+	      m = 0
+	   };
+	   goto end
+	:: d_step { alarm_mu == 0 && !LOOKED_STOPPED_AGAIN -> alarm_mu = 1 }
+	fi;
+	publish_and_look(m);
 	d_step {
-		held = 0;
+		set_alarm_if(m);
 		driving = 0;
 		at_work--;
 		announce_quiet();
-		unlock()
+		unlock_alarm();
+		m = 0
 	};
 	goto end;
 
-pause:
-	atomic { mu == 0 -> mu = 1; held = 0 };
-	goto look;
-
-	/* User code, without the lock. It returns at any moment. */
+	/* User code, without a lock. It returns at any moment. */
 call:
 	if
 	:: EXECUTOR == CUSTOM -> inflight = inflight + COUNTED
@@ -689,38 +925,27 @@ call:
 #ifdef GOEXIT
 	:: goto exited
 #endif
-	:: d_step { mu == 0 -> mu = 1; held = 1 }; /* this timer is the first of the new hold */
-	   goto flush
+	:: goto piece
 	fi;
 
 #ifdef GOEXIT
-	/* A callback called runtime.Goexit: leave runs deferred, without the lock.
+	/* A callback called runtime.Goexit: leave runs deferred. The shard is as far
+	   as the round has got, and its next still says that something is due.
 
 	   TRAP_GOEXIT: nothing is deferred, the goroutine is gone. */
 exited:
-	b = 0;
-	t = 0;
-	tick = 0;
-	up_to = 0;
+	atomic {
+		tick = 0;
+		todo = 0;
+		unsettled = 0;
 #ifdef TRAP_GOEXIT
-	at_work--;
-#else
-	d_step {
-		mu == 0 -> mu = 1;
-		held = 0;
-		driving = 0;
-		if
-		:: !stopped -> REACHED(goexit); wake_at(wheel_now)
-		:: else -> REACHED(goexit_of_a_stopped_wheel)
-		fi
-	};
-	d_step {
 		at_work--;
-		announce_quiet();
-		unlock()
-	};
+		goto end
+#else
+		m = 0;
+		goto leave
 #endif
-	goto end
+	}
 #endif
 }
 
@@ -770,7 +995,7 @@ end:
 	      fi
 	   }
 #endif
-	:: d_step { telling > 0 && mu == 0 -> telling--; announce_quiet() }
+	:: d_step { telling > 0 && alarm_mu == 0 -> telling--; announce_quiet() }
 	od
 }
 
@@ -790,19 +1015,19 @@ inline stop() {
 	   b = bucket[t];
 #endif
 	   HELD {
-	      d_step { mu == 0 -> mu = 1; w = word[t] };
+	      d_step { mu[SHARD(t)] == 0 -> mu[SHARD(t)] = 1; w = word[t] };
 	      do
 #ifdef TRAP_STOP_IDENTITY
-	      :: d_step { bucket[t] != b -> note_false(t); unlock() };
+	      :: d_step { bucket[t] != b -> note_false(t); unlock(SHARD(t)) };
 	         break
 #endif
-	      :: d_step { !IS_PENDING(w) -> note_false(t); unlock() };
+	      :: d_step { !IS_PENDING(w) -> note_false(t); unlock(SHARD(t)) };
 	         break
 	      :: d_step { IS_PENDING(w) && UNCHANGED(t, w) ->
 	            word[t] = WORD(IDLE, 0);
 	            note_outcome(t);
 	            unlink(t);
-	            unlock()
+	            unlock(SHARD(t))
 	         };
 	         break
 	      :: d_step { IS_PENDING(w) && !UNCHANGED(t, w) -> w = word[t] } /* extended: once more */
@@ -820,7 +1045,7 @@ inline stop() {
 #ifdef TRAP_STALE_CLOCK
 #define PLACE_BY now
 #else
-#define PLACE_BY wheel_now
+#define PLACE_BY wheel_now[SHARD(t)]
 #endif
 #ifdef TRAP_STOP_ADD
 #define LOOKED_STOPPED false
@@ -839,7 +1064,7 @@ inline arm() {
 #endif
 #ifdef TRAP_STOP_ADD
 	if
-	:: stopped -> goto next
+	:: stopped -> goto over
 	:: else
 	fi;
 #endif
@@ -848,10 +1073,10 @@ inline arm() {
 #endif
 	HELD {
 		if
-		:: mu == 0 && LOOKED_STOPPED -> goto next
+		:: mu[SHARD(t)] == 0 && LOOKED_STOPPED -> goto over
 		:: d_step {
-		      mu == 0 && !LOOKED_STOPPED -> mu = 1;
-		      catch_up(now, b);
+		      mu[SHARD(t)] == 0 && !LOOKED_STOPPED -> mu[SHARD(t)] = 1;
+		      catch_up(SHARD(t), now, b);
 #if !defined(TRAP_RESET_BY_STORE) || defined(EXTEND_CAS)
 		      w = word[t]
 #endif
@@ -863,9 +1088,9 @@ inline arm() {
 		:: d_step { UNCHANGED(t, w) && EXTENDS -> /* extend in place */
 		      word[t] = WORD(PENDING, d);
 		      note_armed(t, d, true);
-		      unlock()
+		      unlock(SHARD(t))
 		   };
-		   goto next
+		   goto over
 #define MOVES (!EXTENDS)
 #else
 #define MOVES true /* extend has tried before */
@@ -879,9 +1104,9 @@ inline arm() {
 		      word[t] = WORD(IDLE, 0);
 		      note_fired(t);
 		      inflight = inflight + COUNTED;
-		      unlock()
+		      unlock(SHARD(t))
 		   };
-		   goto next
+		   goto over
 		:: d_step { UNCHANGED(t, w) && MOVES && !FIRES ->
 		      word[t] = WORD(PENDING, d);
 		      note_armed(t, d, IS_PENDING(w));
@@ -890,17 +1115,23 @@ inline arm() {
 		      :: else -> REACHED(armed)
 		      fi;
 		      if
-		      :: d <= now && wheel_now < d -> REACHED(due_before_the_wheel_knows)
+		      :: d <= now && wheel_now[SHARD(t)] < d -> REACHED(due_before_the_wheel_knows)
 		      :: else
 		      fi;
-		      place(t, d, now, PLACE_BY, e, b)
+		      place(SHARD(t), t, d, now, PLACE_BY, e, b);
+#ifdef TRAP_WAKE_BEFORE_NEXT
+		      seen = armed
+#else
+		      want(SHARD(t), e)
+#endif
 		   };
 		   break
 		od
 	};
-	if
-	:: d_step { wake_at(e); unlock() }
-	fi
+#ifdef TRAP_WAKE_BEFORE_NEXT
+	d_step { want(SHARD(t), e) };
+#endif
+	wake_at(SHARD(t), e)
 }
 
 /* extend is the compare-and-swap without the lock. It compares with what is
@@ -911,7 +1142,7 @@ inline arm() {
    TRAP_EXTEND_COMPARE: it compares with the expiration of the timer's bucket,
    which it read before it read the word. */
 #ifdef TRAP_EXTEND_COMPARE
-#define EXTEND_FROM want
+#define EXTEND_FROM from
 #else
 #define EXTEND_FROM DEADLINE(w)
 #endif
@@ -921,9 +1152,9 @@ inline extend() {
 	::
 #ifdef TRAP_EXTEND_COMPARE
 	   d_step {
-	      want = NEVER;
+	      from = NEVER;
 	      if
-	      :: bucket[t] <= COARSE -> want = expiration[bucket[t]]
+	      :: bucket[t] <= COARSE -> from = expiration[Q(SHARD(t), bucket[t])]
 	      :: else
 	      fi
 	   };
@@ -934,19 +1165,16 @@ inline extend() {
 	      :: IS_PENDING(w) && d >= EXTEND_FROM && DEADLINE(w) > now
 	      :: else -> w = 0
 	      fi;
-	      want = 0
+	      from = 0
 	   };
 	   if
 	   :: w == 0 -> break
 	   :: d_step { w != 0 && word[t] == w ->
 	         word[t] = WORD(PENDING, d);
 	         note_armed(t, d, true);
-	         if
-	         :: mu == 0 -> check_covered()
-	         :: else
-	         fi
+	         check_covered()
 	      };
-	      goto next
+	      goto over
 	   :: w != 0 && word[t] != w -> skip /* look again */
 	   fi
 	od
@@ -964,11 +1192,16 @@ inline select_deadline() {
 	fi
 }
 
-/* The callers make up to CALLS calls between them, each on any timer. */
+/* The callers make up to CALLS calls between them, each on any timer, and any of
+   them may say that it is enough. */
 active [CALLERS] proctype caller() {
-	unsigned t : 1, w : 4, now : 2, d : 3, want : 3, e : 3, b : 3;
+	unsigned t : 1, w : 4, now : 2, d : 3, from : 3, e : 3, b : 3;
 	bit arming;
+#ifdef TRAP_WAKE_BEFORE_NEXT
+	short seen;
+#endif
 
+end:
 	do
 	:: atomic {
 	      called < CALLS && (called > 0 || _pid == FIRST_CALLER) ->
@@ -987,74 +1220,134 @@ active [CALLERS] proctype caller() {
 	   :: arming -> arm()
 	   :: !arming -> stop()
 	   fi;
-next:
-	   arming = 0; t = 0; w = 0; now = 0; d = 0; want = 0; e = 0; b = 0
-	:: break
+over:
+	   arming = 0; t = 0; w = 0; now = 0; d = 0; from = 0; e = 0; b = 0
+	:: called < CALLS -> called = CALLS /* enough */
 	od
 }
 
 /* ---- The wheel's own lifecycle ---- */
 
 #if STOPPERS > 0
-/* halt stops the wheel, or leaves it alone, and sweeps, with the lock released after every HOLD
-   timers. Others may sweep at the same time; each returns when nothing is left.
+/* silence is the end of the alarm. A caller that saw the wheel running may yet file
+   a timer, but finds that no alarm is wanted.
 
    TRAP_ALARM_STOP: it counts the ring as gone whether or not the alarm's Stop
-   prevented it. */
+   prevented it.
+   TRAP_ALARM_OPEN: armed stays as it is. */
 #ifdef TRAP_ALARM_STOP
 #define PREVENTED (ringing > 0)
 #else
 #define PREVENTED alarm_on
 #endif
 
-inline halt() {
-	if
-	:: goto done /* not this time */
-	:: d_step { mu == 0 -> mu = 1; first = !stopped; stopped = 1 }
-	fi;
+inline silence() {
 	d_step {
+		alarm_mu == 0 ->
+#ifndef TRAP_ALARM_OPEN
+		armed = AWAKE;
+#endif
 		if
-		:: first && PREVENTED -> REACHED(ring_prevented); alarm_on = 0; alarm_at = 0; ringing--
+		:: PREVENTED -> REACHED(ring_prevented); alarm_on = 0; alarm_at = 0; ringing--
 		:: else -> REACHED(ring_not_prevented)
 		fi;
-		first = 0
-	};
+		silenced = 1
+	}
+}
+
+/* sweep empties shard s, with the lock released after every HOLD timers. */
+inline sweep(s) {
 	do
-	:: d_step { n == HOLD -> n = 0; unlock() };
-	   d_step { mu == 0 -> mu = 1 }
-	:: d_step { n < HOLD && EMPTY_WHEEL -> stop_returned = 1; n = 0; unlock() };
+	:: d_step { /* a hold that finds nothing, or the end of one, where n > 0 */
+	      (n > 0 || mu[s] == 0) && EMPTY_SHARD(s) ->
+	      stop_returned = stop_returned || s == SHARDS - 1;
+	      n = 0;
+	      unlock(s)
+	   };
 	   break
 	:: HELD {
 	      atomic {
-	         n < HOLD && !EMPTY_WHEEL ->
+	         (n > 0 || mu[s] == 0) && !EMPTY_SHARD(s) ->
+	         mu[s] = 1;
 	         if
-	         :: bucket[0] != NOWHERE -> t = 0
-	         :: bucket[1] != NOWHERE -> t = 1
+	         :: !IS_OUT(0, s) -> t = 0
+	         :: !IS_OUT(1, s) -> t = 1
 	         fi;
 	         w = word[t]
 	      };
-	      if
+	      do
 	      :: d_step { UNCHANGED(t, w) ->
 	            word[t] = WORD(IDLE, 0);
 	            note_outcome(t);
 	            unlink(t);
+	            t = 0; w = 0;
 	            n++;
-	            t = 0; w = 0
-	         }
-	      :: d_step { !UNCHANGED(t, w) -> t = 0; w = 0 } /* extended: once more */
-	      fi
+	            if
+	            :: n == HOLD -> n = 0; unlock(s)
+	            :: else
+	            fi
+	         };
+	         break
+	      :: d_step { !UNCHANGED(t, w) -> w = word[t] } /* extended: once more */
+	      od
 	   }
 	od
 }
 
-/* A stopper may shut the wheel down, at any moment. */
+/* halt stops the wheel, or leaves it alone. Every call does all of it: one that
+   relied on another to have done its part would return before that had.
+
+   TRAP_ALARM_FIRST: it stops the alarm before it sets stopped.
+   TRAP_SILENCE_ONCE: only the first call sees to the alarm. The ring that it
+   prevents is counted until then, and one that only stops tells nobody.
+   TRAP_SWEEP_ONCE: only the first call sweeps. */
+inline halt() {
+	if
+	:: goto done /* not this time */
+#ifdef TRAP_ALARM_FIRST
+	:: silence()
+	fi;
+	if
+#endif
+	:: d_step { true -> first = !stopped; stopped = 1 }
+	fi;
+#if defined(TRAP_SILENCE_ONCE)
+	if
+	:: first -> silence()
+	:: !first
+	fi;
+#elif !defined(TRAP_ALARM_FIRST)
+	silence();
+#endif
+#ifdef TRAP_SWEEP_ONCE
+	if
+	:: first
+	:: !first -> stop_returned = 1; goto swept
+	fi;
+#endif
+	first = 0;
+	sweep(0)
+#if SHARDS > 1
+	;
+	sweep(1)
+#endif
+}
+
+/* A stopper may shut the wheel down, at any moment; if there is another, it may
+   also just stop it. */
 active [STOPPERS] proctype stopper() {
-	bit first;
+	bit first;                     /* what the swap says; only mistakes ask */
 	unsigned t : 1, w : 4, n : 2;
 
 	halt();
+swept:
 	atomic { kept_after_stop = !EMPTY_WHEEL || open[0] || open[1]; assert(!kept_after_stop) };
-	d_step { mu == 0 -> quiet_made = 1; announce_quiet() };
+	if
+#if STOPPERS > 1
+	:: goto done
+#endif
+	:: d_step { alarm_mu == 0 -> quiet_made = 1; announce_quiet() }
+	fi;
 	d_step {
 		quiet ->
 		quiet_too_early = at_work > 0 || rings > 0 || alarm_on || calls > 0;
@@ -1068,28 +1361,18 @@ done:
 #ifdef LATE_START
 /* A starter calls Start, at any moment or never. */
 active proctype starter() {
-	unsigned b : 3;
+	unsigned m : 3 = UNSET;
 
 	if
 	:: goto done /* never */
-	:: mu == 0 && stopped -> goto done
-	:: d_step {
-	      mu == 0 && !stopped -> mu = 1;
-	      started = 1;
-	      next_busy(b);
-	      if
-	      :: b != NOWHERE -> REACHED(start_finds_a_bucket); wake_at(expiration[b])
-	      :: else
-	      fi;
-	      b = 0
-	   }
+	:: alarm_mu == 0 && stopped -> goto done
+	:: d_step { alarm_mu == 0 && !stopped -> alarm_mu = 1; started = 1 }
 	fi;
+	publish_and_look(m);
 	d_step {
-		if
-		:: !EMPTY(DUE) -> REACHED(start_finds_what_is_due); wake_at(wheel_now)
-		:: else
-		fi;
-		unlock()
+		set_alarm_if(m);
+		unlock_alarm();
+		m = UNSET
 	};
 done:
 	skip

@@ -1,0 +1,121 @@
+package timingwheel
+
+import (
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func isPrecise(tw *TimingWheel) bool {
+	tw.alarm.mu.Lock()
+	defer tw.alarm.mu.Unlock()
+	_, ok := tw.alarm.bell.(*timerfd)
+	return ok
+}
+
+// TestPreciseWakeup: never early, and each once.
+func TestPreciseWakeup(t *testing.T) {
+	tw := New(WithPreciseWakeup(), WithTick(50*time.Microsecond))
+	defer tw.Stop()
+	var fired sync.WaitGroup
+	r := newRand(1)
+	for range 2000 {
+		d := time.Duration(r.Int64N(int64(200 * time.Millisecond)))
+		fired.Add(1)
+		start := time.Now()
+		tw.AfterFunc(d, func() {
+			if early := d - time.Since(start); early > 0 {
+				t.Errorf("%v early", early)
+			}
+			fired.Done()
+		})
+	}
+	require.True(t, isPrecise(tw))
+	fired.Wait()
+	require.NoError(t, tw.Shutdown(t.Context()))
+	require.NoError(t, tw.verify(true))
+}
+
+// TestPreciseWakeupGoroutines: one is parked while something is pending, however
+// often the alarm is moved; after everything was stopped it ends with its ring.
+func TestPreciseWakeupGoroutines(t *testing.T) {
+	before := runtime.NumGoroutine()
+	tw := New(WithPreciseWakeup())
+	require.Equal(t, before, runtime.NumGoroutine())
+	var xs []*Timer
+	for i := range 100 {
+		xs = append(xs, tw.AfterFunc(time.Hour-time.Duration(i)*time.Minute/2, func() {}))
+	}
+	require.Equal(t, before+1, runtime.NumGoroutine())
+	for _, x := range xs {
+		x.Stop()
+	}
+	last := make(chan struct{})
+	tw.AfterFunc(10*time.Millisecond, func() { close(last) })
+	<-last
+	for runtime.NumGoroutine() > before {
+		time.Sleep(time.Millisecond)
+	}
+	require.Zero(t, tw.Len())
+	require.NoError(t, tw.Shutdown(t.Context()))
+}
+
+// TestPreciseWakeupStop: the parked goroutine does not outlive Shutdown, and the
+// descriptor is given back.
+func TestPreciseWakeupStop(t *testing.T) {
+	for range 100 {
+		tw := New(WithPreciseWakeup(), WithInline())
+		tw.AfterFunc(time.Hour, func() { t.Error("ran") })
+		require.True(t, isPrecise(tw))
+		require.NoError(t, tw.Shutdown(t.Context()))
+		tw.alarm.mu.Lock()
+		require.ErrorContains(t, tw.alarm.bell.(*timerfd).file.Close(), "already closed")
+		tw.alarm.mu.Unlock()
+	}
+}
+
+// TestPreciseWakeupGoexit: a callback that ends the driver's goroutine does not end
+// the alarm.
+func TestPreciseWakeupGoexit(t *testing.T) {
+	tw := New(WithPreciseWakeup(), WithInline())
+	done := make(chan struct{})
+	for range 10 {
+		tw.AfterFunc(time.Millisecond, runtime.Goexit)
+	}
+	tw.AfterFunc(20*time.Millisecond, func() { close(done) })
+	<-done
+	require.NoError(t, tw.Shutdown(t.Context()))
+}
+
+// TestPreciseWakeupFallsBack: in a bubble, and without a file descriptor, the wheel
+// works all the same.
+func TestPreciseWakeupFallsBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithPreciseWakeup())
+		r := newRecorder()
+		tw.AfterFunc(time.Minute, r.hit)
+		require.False(t, isPrecise(tw))
+		pass(t, tw, time.Hour)
+		require.Equal(t, []time.Duration{time.Minute}, r.at)
+		require.NoError(t, tw.Shutdown(t.Context()))
+		synctest.Wait()
+	})
+
+	var limit syscall.Rlimit
+	require.NoError(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
+	none := limit
+	none.Cur = 0
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
+	tw := New(WithPreciseWakeup())
+	fired := make(chan struct{})
+	tw.AfterFunc(time.Millisecond, func() { close(fired) })
+	require.NoError(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit))
+	require.False(t, isPrecise(tw))
+	<-fired
+	require.NoError(t, tw.Shutdown(t.Context()))
+}

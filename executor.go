@@ -1,0 +1,99 @@
+package timingwheel
+
+import (
+	"runtime/debug"
+	"sync/atomic"
+)
+
+// executor says where callbacks run.
+type executor uint8
+
+const (
+	goroutine executor = iota // a goroutine each
+	inline                    // the driver's
+	custom                    // wherever TimingWheel.run takes them
+)
+
+// handOverLocked hands f to the executor. It releases the lock while user code
+// runs.
+func (s *shard) handOverLocked(f func()) {
+	tw := s.tw
+	if tw.executor == goroutine {
+		d := &tw.driver
+		d.claimed[d.nclaimed] = f
+		d.nclaimed++
+		return
+	}
+	s.unlock()
+	if tw.executor == inline {
+		tw.invoke(f)
+	} else {
+		tw.inflight.Add(1)
+		tw.execute(&handover{tw: tw, f: f})
+	}
+	s.lock()
+}
+
+// handover is a callback on its way through a custom executor.
+type handover struct {
+	tw   *TimingWheel
+	f    func()
+	done atomic.Bool // counted as returned, once even if the executor calls twice
+}
+
+func (h *handover) call() {
+	defer h.over()
+	h.tw.invoke(h.f)
+}
+
+func (h *handover) over() {
+	if !h.done.Swap(true) {
+		h.tw.returned()
+	}
+}
+
+// execute gives h to the custom executor. One that panics has not taken it, for
+// all one can know.
+func (tw *TimingWheel) execute(h *handover) {
+	taken := false
+	defer func() {
+		if !taken {
+			h.over()
+		}
+	}()
+	tw.invoke(func() { tw.run(h.call); taken = true })
+}
+
+// call runs f on a goroutine of its own.
+func (tw *TimingWheel) call(f func()) {
+	defer tw.returned()
+	tw.invoke(f)
+}
+
+// invoke calls f, and the panic handler if f panics.
+func (tw *TimingWheel) invoke(f func()) {
+	if tw.onPanic != nil {
+		defer tw.recovered()
+	}
+	f()
+}
+
+// recovered is deferred around user code if there is a panic handler.
+func (tw *TimingWheel) recovered() {
+	if r := recover(); r != nil {
+		tw.onPanic(r, debug.Stack())
+	}
+}
+
+// returned counts a handed-over callback as done.
+//
+// The last one of a stopped wheel has to tell Shutdown. It cannot slip by: it
+// counts down and then looks at stopped, while Shutdown sets stopped and then
+// looks at the count, so at least one of them sees the other.
+func (tw *TimingWheel) returned() {
+	if tw.inflight.Add(-1) == 0 && tw.stopped.Load() {
+		tw.alarm.mu.Lock()
+		tw.announceQuietLocked()
+		tw.alarm.mu.Unlock()
+	}
+}

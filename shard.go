@@ -1,0 +1,255 @@
+package timingwheel
+
+import (
+	"math/bits"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A shard is a part of a TimingWheel with a lock of its own: wheels, delay queue
+// and lists for the timers that belong to it. A timer belongs to one shard for
+// life, so whoever wants to change it knows which lock to take, and nobody ever
+// holds two shards' locks.
+//
+// There are about as many shards as processors. Callers on different processors
+// then work on different locks and lists; the driver and the alarm are one for all.
+type shard struct {
+	tw *TimingWheel // fixed
+
+	// next is the tick at which the shard wants the driver, unset if it does not.
+	// It is at most the attention of the delay queue's head, and the clock's tick if
+	// due holds a timer. Written under mu, read without by whoever sets the alarm.
+	next atomic.Int64
+
+	// mu guards what follows, every bucket, and the links of every timer of the
+	// shard. It is held for a bounded number of timers at a time and never while
+	// user code runs.
+	mu    sync.Mutex
+	wheel *wheel // the lowest
+	queue delayQueue
+	count counters
+
+	due    bucket // armed for a time that had come already; waits for the driver
+	batch  bucket // what the driver took from due for its present round
+	beyond bucket // deadline never
+
+	// The driver's alone: the tick of the first thing left to do in its round, the
+	// buckets that are being drained, and the timers handled in the present hold of
+	// the lock.
+	first    int64
+	draining []*bucket
+	held     int
+
+	_ [64]byte // the next shard's lock is in another cache line
+}
+
+// counters are a shard's part of Stats.
+type counters struct {
+	started, fired, stopped, dropped int64
+	reinserted                       int64
+	longestHold                      int
+}
+
+// pending is how many timers of the shard are armed.
+func (c *counters) pending() int64 { return c.started - c.fired - c.stopped - c.dropped }
+
+// maxShards bounds the work of the driver, which looks at every shard when it
+// wakes up.
+const maxShards = 16
+
+// shardsFor returns how many shards a wheel has on so many processors: as many,
+// rounded up to a power of two.
+func shardsFor(procs int) int {
+	return min(1<<bits.Len(uint(procs-1)), maxShards)
+}
+
+func (tw *TimingWheel) makeShards() {
+	if tw.nshards == 0 {
+		tw.nshards = shardsFor(runtime.GOMAXPROCS(0))
+	}
+	tw.shards = make([]shard, tw.nshards)
+	for i := range tw.shards {
+		s := &tw.shards[i]
+		s.tw = tw
+		s.wheel = newWheel(0, 1, tw.wheelSize, 0)
+		s.next.Store(unset)
+		s.due.init()
+		s.batch.init()
+		s.beyond.init()
+	}
+	for i := range tw.homes {
+		tw.homes[i].Store(uint32(i % len(tw.shards)))
+	}
+}
+
+// A call that makes a timer may choose its shard. It takes the one that its
+// goroutine used last, by a small table that is indexed by the address of the
+// goroutine's stack: to find a processor's own there is no way in Go that does not
+// cost as much as the lock (a sync.Pool's Get and Put, measured), and goroutines
+// that keep busy stay on their processor. If the lock is taken the goroutine
+// moves on to the next shard for good, so a few busy goroutines soon have one each.
+const homeBits = 7
+
+// lockHome locks the shard for a timer that the caller is about to make.
+func (tw *TimingWheel) lockHome() *shard {
+	home := &tw.homes[stackHash()]
+	i := home.Load()
+	s := &tw.shards[i]
+	if !s.mu.TryLock() {
+		i = (i + 1) % uint32(len(tw.shards))
+		home.Store(i)
+		s = &tw.shards[i]
+		s.mu.Lock()
+	}
+	return s
+}
+
+// stackHash returns a number that two goroutines rarely share, and that one keeps
+// until its stack grows.
+func stackHash() uint32 {
+	var here byte
+	const smallestStack, golden = 11, 0x9E3779B9
+	return uint32(uintptr(unsafe.Pointer(&here))>>smallestStack) * golden >> (32 - homeBits)
+}
+
+// deal returns the shard for a timer that is to be armed again and again, by
+// whomever. The multiples of the golden ratio deal out every second, third or n-th
+// timer of a program as evenly as all of them.
+func (tw *TimingWheel) deal() *shard {
+	const golden = 0x9E3779B9
+	return &tw.shards[uint64(tw.dealt.Add(golden))*uint64(len(tw.shards))>>32]
+}
+
+// arm makes t, which is new, pending until the deadline. now is the caller's
+// reading of the clock; the wheel may have gone past it since.
+func (s *shard) arm(t *Timer, as state, deadline, now int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armLocked(t, as, deadline, now)
+}
+
+// rearm makes t pending for Reset, and reports whether it was.
+func (s *shard) rearm(t *Timer, deadline, now int64) (wasPending bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.kind == recurring {
+		if !isPending(t.word.Load()) {
+			return false // the schedule has ended
+		}
+		deadline = max(deadline, now) // a run that Reset moves here is not one that was missed
+	}
+	return s.armLocked(t, pending, deadline, now)
+}
+
+func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending bool) {
+	tw := s.tw
+	if tw.stopped.Load() {
+		// Looked at under the lock, or the timer could slip in behind the sweep
+		// of halt. What is still pending is left to that sweep.
+		return false
+	}
+	s.catchUpLocked(now)
+	// A goroutine needs no driver to start it: what is due fires here.
+	fires := deadline <= now && tw.executor == goroutine && t.kind == plain && tw.started.Load()
+	f, to := t.f, makeWord(as, deadline)
+	if fires {
+		to = makeWord(idle, 0)
+	}
+	for {
+		word := t.word.Load()
+		wasPending = isPending(word)
+		if t.word.CompareAndSwap(word, to) {
+			break
+		}
+	}
+	if wasPending {
+		t.unlink()
+	} else {
+		s.count.started++
+	}
+	if fires {
+		s.count.fired++
+		tw.inflight.Add(1)
+		go tw.call(f)
+		return wasPending
+	}
+	tw.wakeAt(s.placeLocked(t, deadline, now))
+	return wasPending
+}
+
+// placeLocked puts t, which is in no bucket, where its deadline belongs, and
+// returns the tick at which the driver has to look there: the clock's own if
+// the deadline is not after now, unset if it never comes. The caller sees to the
+// alarm under the same hold of the lock.
+func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
+	if deadline == never {
+		s.beyond.add(t)
+		return unset
+	}
+	// A deadline that has come is due at once, not when the tick that has begun
+	// is over. For the rest the wheel's own clock decides, not the caller's
+	// reading, which may be older: filed by that one, the timer could land one
+	// lap late.
+	e := s.tw.tickOf(deadline)
+	if deadline <= now || e <= s.wheel.now {
+		s.due.add(t)
+		attention = s.wheel.now
+	} else {
+		var b *bucket
+		b, attention = s.wheel.place(e)
+		b.add(t)
+		if !b.queued {
+			s.queue.add(b, attention)
+		}
+	}
+	if attention < s.next.Load() {
+		s.next.Store(attention)
+	}
+	return attention
+}
+
+// catchUpLocked moves the clock of a shard that had nothing to do up to now, so
+// that new timers are not filed coarser than need be. It stops short of the
+// first queued bucket: going past that one is for the driver, which flushes it.
+func (s *shard) catchUpLocked(now int64) {
+	to := now / s.tw.tick
+	if head := s.queue.head(); head != nil {
+		to = min(to, head.attention-1)
+	}
+	s.wheel.advance(to)
+}
+
+// sweep takes out what is pending in a shard of a stopped wheel, into unfired if
+// that is not nil. Several may sweep at once; each returns when nothing is left.
+func (s *shard) sweep(unfired *[]Unfired) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := 1; ; n++ {
+		t := s.anyPendingLocked()
+		if t == nil {
+			return
+		}
+		word, _ := t.disarm(idle)
+		t.unlink()
+		s.count.dropped++
+		if unfired != nil {
+			*unfired = append(*unfired, t.unfired(word))
+		}
+		if n%holdLimit == 0 {
+			s.mu.Unlock()
+			s.mu.Lock()
+		}
+	}
+}
+
+// anyPendingLocked returns a pending timer, nil if there is none.
+func (s *shard) anyPendingLocked() *Timer {
+	for _, b := range []*bucket{&s.due, &s.batch, &s.beyond, s.queue.nextBusy()} {
+		if b != nil && !b.empty() {
+			return b.front()
+		}
+	}
+	return nil
+}
