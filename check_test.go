@@ -80,7 +80,7 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 	found := 0
 	tick := int64(1)
 	for level, w := 0, s.wheel; w != nil; level, w = level+1, w.overflow {
-		if int(w.level) != level || w.tick != tick || w.size != s.tw.wheelSize || w.buckets != nil && len(w.buckets) != 2*w.size {
+		if int(w.level) != level || w.tick != tick || w.size != s.tw.wheelSize || w.buckets != nil && (len(w.buckets) < 2*w.size || len(w.buckets) >= 4*w.size) {
 			return 0, fmt.Errorf("level %d has tick %d and %d slots", level, w.tick, len(w.buckets))
 		}
 		tick = w.interval

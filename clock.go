@@ -68,6 +68,9 @@ func (tw *TimingWheel) tickOf(deadline int64) int64 {
 	return e
 }
 
+// tickAt returns the tick that has begun at the instant now.
+func (tw *TimingWheel) tickAt(now int64) int64 { return now / tw.tick }
+
 // untilTick returns how long it is until the tick e begins.
 func (tw *TimingWheel) untilTick(e int64) time.Duration {
 	if e > math.MaxInt64/tw.tick {

@@ -83,7 +83,7 @@ func (tw *TimingWheel) leave() {
 func (tw *TimingWheel) turn() {
 	for !tw.stopped.Load() {
 		tw.round(tw.now())
-		if !tw.reinsertAhead() && tw.settle() > tw.now()/tw.tick {
+		if !tw.reinsertAhead() && tw.settle() > tw.tickAt(tw.now()) {
 			return
 		}
 	}
@@ -91,7 +91,7 @@ func (tw *TimingWheel) turn() {
 
 // round does what is due at the instant now, tick by tick over all shards.
 func (tw *TimingWheel) round(now int64) {
-	tick := now / tw.tick
+	tick := tw.tickAt(now)
 	for i := range tw.shards {
 		tw.shards[i].begin(tick)
 	}
@@ -159,7 +159,7 @@ func (s *shard) piece(now, limit int64, most int) {
 	s.lock()
 	for n := 0; n < most && !s.tw.stopped.Load() && s.step(now, limit); n++ {
 	}
-	s.first = s.firstLocked(now / s.tw.tick)
+	s.first = s.firstLocked(s.tw.tickAt(now))
 	s.unlock()
 }
 
@@ -169,7 +169,7 @@ func (s *shard) step(now, limit int64) bool {
 	b, waiting := s.queue.head(), s.batch.front()
 	until := limit
 	if waiting != nil {
-		until = min(limit, s.turnOf(waiting, now/s.tw.tick)-1)
+		until = min(limit, s.turnOf(waiting, s.tw.tickAt(now))-1)
 	}
 	switch {
 	case b != nil && b.empty():

@@ -46,7 +46,8 @@ func (s *shard) addLevelTo(level *inspect.Level, w *wheel) {
 		at := slices.IndexFunc(level.Slots, func(other inspect.Slot) bool { return other.Expiration == expiration })
 		if at < 0 {
 			at = len(level.Slots)
-			level.Slots = append(level.Slots, inspect.Slot{Index: i, Expiration: expiration})
+			index := w.expiration(b) / w.tick % int64(2*w.size)
+			level.Slots = append(level.Slots, inspect.Slot{Index: int(index), Expiration: expiration})
 		}
 		slot := &level.Slots[at]
 		for l := b.root.next; l != &b.root && slot.Timers < inspect.CountLimit; l = l.next {

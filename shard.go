@@ -157,13 +157,7 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 	if fires {
 		to = makeWord(idle, 0)
 	}
-	for {
-		word := t.word.Load()
-		wasPending = isPending(word)
-		if t.word.CompareAndSwap(word, to) {
-			break
-		}
-	}
+	wasPending = isPending(t.word.Swap(to))
 	if wasPending {
 		t.unlink()
 	} else {
@@ -214,7 +208,7 @@ func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 // that new timers are not filed coarser than need be. It stops short of the
 // first queued bucket: going past that one is for the driver, which flushes it.
 func (s *shard) catchUpLocked(now int64) {
-	to := now / s.tw.tick
+	to := s.tw.tickAt(now)
 	if head := s.queue.head(); head != nil {
 		to = min(to, head.attention-1)
 	}

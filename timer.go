@@ -150,13 +150,13 @@ func (t *Timer) Stop() bool {
 		after = ended
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, was := t.disarm(after); !was { // the driver or another caller came first
-		return false
+	_, was := t.disarm(after) // else the driver or another caller came first
+	if was {
+		t.unlink()
+		s.count.stopped++
 	}
-	t.unlink()
-	s.count.stopped++
-	return true
+	s.mu.Unlock()
+	return was
 }
 
 // disarm ends the arming of a pending timer, whatever its deadline, and returns

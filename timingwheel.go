@@ -153,9 +153,9 @@ func (tw *TimingWheel) AtFunc(at time.Time, f func()) *Timer {
 func (tw *TimingWheel) newTimer(f func(), deadline, now int64) *Timer {
 	t := &Timer{f: f}
 	s := tw.lockHome()
-	defer s.mu.Unlock()
 	t.shard = s
 	s.armLocked(t, pending, deadline, now)
+	s.mu.Unlock()
 	return t
 }
 

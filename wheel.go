@@ -1,6 +1,9 @@
 package timingwheel
 
-import "math"
+import (
+	"math"
+	"math/bits"
+)
 
 // A wheel is one level of a shard's hierarchy: slots of one tick each, and an
 // overflow wheel for what lies beyond them. It is pure arithmetic on ticks of
@@ -34,7 +37,7 @@ import "math"
 //     reach, which never decreases. "May be drained" and "may not be filled" are one
 //     condition.
 //   - A slot never holds two laps: two expirations of one slot are two intervals
-//     apart, and reach is at most two intervals ahead, as a bucket is opened when
+//     apart at least, and reach is at most two intervals ahead, as a bucket is opened when
 //     its finer wheel's clock has come within an interval of it. While a bucket is
 //     being flushed the clock stands on its expiration, so an expiration one lap
 //     later is just outside the span. That is what allows the driver to flush a
@@ -46,7 +49,7 @@ type wheel struct {
 	now      int64 // current time: a multiple of tick
 	reach    int64 // expirations before it are filed here
 	size     int
-	buckets  []bucket // 2 * size, made when first needed
+	buckets  []bucket // 2 * size, rounded up to a power of two; made when first needed
 	overflow *wheel   // made when first needed
 }
 
@@ -60,7 +63,7 @@ func newWheel(level uint8, tick int64, size int, now int64) *wheel {
 }
 
 func (w *wheel) makeBuckets() {
-	w.buckets = make([]bucket, 2*w.size)
+	w.buckets = make([]bucket, 1<<bits.Len(uint(2*w.size-1)))
 	for i := range w.buckets {
 		w.buckets[i].init()
 		w.buckets[i].level = w.level
@@ -80,7 +83,7 @@ func (w *wheel) reachTo(e int64) {
 // ahead of the clock, and the tick at which that bucket wants attention: its
 // expiration, the first tick of its slot, or one slot before that if it is to be
 // opened. The caller adds the timer and queues the bucket under the same hold of
-// the lock. Cost: two divisions; the levels number at most log(e)/log(size), 62
+// the lock. Cost: a division; the levels number at most log(e)/log(size), 62
 // for the smallest wheel size.
 func (w *wheel) place(e int64) (b *bucket, attention int64) {
 	for e >= w.reach {
@@ -93,7 +96,7 @@ func (w *wheel) place(e int64) (b *bucket, attention int64) {
 		w.makeBuckets()
 	}
 	slot := e / w.tick
-	b = &w.buckets[slot%int64(len(w.buckets))]
+	b = &w.buckets[int(slot)&(len(w.buckets)-1)]
 	if w.level > 0 {
 		slot--
 	}

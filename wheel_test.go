@@ -18,7 +18,8 @@ func filed(w *wheel, e int64) (level, slot int, expiration int64) {
 	for i := range w.buckets {
 		if &w.buckets[i] == b {
 			b.attention = attention
-			return int(w.level), i % w.size, w.expiration(b)
+			expiration = w.expiration(b)
+			return int(w.level), int(expiration / w.tick % int64(w.size)), expiration
 		}
 	}
 	panic("placed nowhere")
