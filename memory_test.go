@@ -122,12 +122,16 @@ func TestMemoryAfterABurst(t *testing.T) {
 	require.Less(t, heap(), before+1<<20)
 }
 
+// TestEmptyWheelIsSmall: slots take memory once a timer needs their level.
 func TestEmptyWheelIsSmall(t *testing.T) {
-	var before, after runtime.MemStats
+	var before, empty, used runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	tw := New()
-	runtime.ReadMemStats(&after)
-	require.Less(t, after.HeapAlloc-before.HeapAlloc, uint64(64<<10))
-	runtime.KeepAlive(tw)
+	tw := New(withShards(2))
+	runtime.ReadMemStats(&empty)
+	x := tw.AfterFunc(time.Minute, func() {})
+	runtime.ReadMemStats(&used)
+	require.Less(t, empty.TotalAlloc-before.TotalAlloc, uint64(16<<10))
+	require.Less(t, used.TotalAlloc-before.TotalAlloc, uint64(64<<10))
+	x.Stop()
 }

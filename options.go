@@ -34,9 +34,9 @@ func WithTick(d time.Duration) Option {
 }
 
 // WithWheelSize sets the number of slots per wheel, from 2 to 65,536, by default
-// 256. A timer is
-// reinserted once per level, so larger wheels reinsert less and take more
-// memory: 64 bytes a slot of every level in use.
+// 256. A timer is reinserted once per level, so larger wheels reinsert less and take
+// more memory: 64 bytes a slot, rounded up to a power of two, of every level in use,
+// once for each of as many shards as there are processors.
 func WithWheelSize(n int) Option {
 	if n < 2 || n > maxWheelSize {
 		panic(wheelSizeMessage(int64(n)))

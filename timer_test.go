@@ -476,7 +476,7 @@ func TestExtremes(t *testing.T) {
 func TestTimerIsSmall(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) == 8 {
 		require.LessOrEqual(t, unsafe.Sizeof(Timer{}), uintptr(48))
-		require.LessOrEqual(t, unsafe.Sizeof(bucket{}), uintptr(64))
+		require.LessOrEqual(t, unsafe.Sizeof(bucket{}), uintptr(32))
 	} else {
 		require.LessOrEqual(t, unsafe.Sizeof(Timer{}), uintptr(32))
 	}

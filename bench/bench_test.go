@@ -25,6 +25,7 @@ func BenchmarkMemory(b *testing.B)      { benchmark(b, memory) }
 func BenchmarkGC(b *testing.B)          { benchmark(b, gc) }
 func BenchmarkIdle(b *testing.B)        { benchmark(b, idle) }
 func BenchmarkIdleServer(b *testing.B)  { benchmark(b, idleServer) }
+func BenchmarkPunctual(b *testing.B)    { benchmark(b, punctual) }
 func BenchmarkFire(b *testing.B)        { benchmark(b, fire) }
 func BenchmarkBurst(b *testing.B)       { benchmark(b, burst) }
 
@@ -33,7 +34,7 @@ func BenchmarkBurst(b *testing.B)       { benchmark(b, burst) }
 func benchmark(b *testing.B, w Workload) {
 	pending := sizes(w)
 	for _, im := range Impls {
-		if w.Lacks(im) != "" || w.calls != nil && im.Name == Inline.Name { // that differs in firing alone
+		if !w.Takes(im) || w.Lacks(im) != "" || w.calls != nil && im.Name == Inline.Name { // that differs in firing alone
 			continue
 		}
 		for _, n := range pending {
@@ -126,6 +127,8 @@ func small(w Workload, c Case) Case {
 		c.N, c.Duration = 1_000, 200*time.Millisecond
 	case gc.Name:
 		c.N = 3
+	case punctual.Name:
+		c.N, c.Duration = 2_000, 300*time.Millisecond
 	case memory.Name:
 	default:
 		c.N, c.Duration = 20_000, 500*time.Millisecond

@@ -11,7 +11,7 @@ import (
 // over the loopback interface. A deadline is a timer of package time under the
 // connection's own locks. It has no callback that could be given, so only the
 // touch workloads run on it.
-var Conn = Impl{"conn", func() Instance {
+var Conn = Impl{Name: "conn", Open: func() Instance {
 	var ends []net.Conn
 	return Instance{
 		NewTouch: func(func()) Timer {

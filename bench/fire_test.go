@@ -28,7 +28,7 @@ func (onlyStarts) Unstoppable() {}
 func TestFireNeedsNoStop(t *testing.T) {
 	const n, spread = 2_000, 20 * time.Millisecond
 	left := 0 // pending when all have fired
-	im := Impl{"only starts", func() Instance {
+	im := Impl{Name: "only starts", Open: func() Instance {
 		return Instance{
 			Start: func(d time.Duration, f func()) Timer {
 				if d > time.Minute {

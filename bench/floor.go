@@ -17,7 +17,7 @@ import (
 //
 // Several goroutines have a list and a lock each, so its mutexes are never
 // contended and its lists never leave their processor's cache.
-var Floor = Impl{"floor", func() Instance { return newFloorList().instance() }}
+var Floor = Impl{Name: "floor", Open: func() Instance { return newFloorList().instance() }}
 
 // A floorList is the list that all of a worker's timers are in, with its lock.
 type floorList struct {

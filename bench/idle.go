@@ -53,15 +53,9 @@ func runIdle(c Case) (Result, error) {
 }
 
 func (r *Result) addIdle(name string, in Instance, duration time.Duration, goroutines int) {
-	wakeups := func() int64 {
-		if in.Stats == nil {
-			return 0
-		}
-		return in.Stats().Wakeups
-	}
 	time.Sleep(50 * time.Millisecond) // what was under way comes to rest
 	before, ok := processUsage()
-	woken := wakeups()
+	woken := in.wakeups()
 	time.Sleep(duration)
 	after, _ := processUsage()
 	if ok {
@@ -70,7 +64,7 @@ func (r *Result) addIdle(name string, in Instance, duration time.Duration, gorou
 		r.add(name+" thread wake-ups", "1/s", float64(used.switches)/duration.Seconds())
 	}
 	if in.Stats != nil {
-		r.add(name+" wake-ups", "1/s", float64(wakeups()-woken)/duration.Seconds())
+		r.add(name+" wake-ups", "1/s", float64(in.wakeups()-woken)/duration.Seconds())
 	}
 	r.add(name+" goroutines", "", float64(runtime.NumGoroutine()-goroutines))
 }

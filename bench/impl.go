@@ -26,10 +26,14 @@ type Impl struct {
 	Name string
 	// Open makes an instance; everything else works on it.
 	Open func() Instance
+	// Only is the name of the one workload it is for, "" if it is for all. It is a
+	// matter of choice, not of what the implementation lacks: in the others it
+	// would tell nothing that one without Only does not tell.
+	Only string
 }
 
 // Impls are the implementations of this package.
-var Impls = []Impl{Wheel, Inline, Time, Floor, Conn}
+var Impls = []Impl{Wheel, Inline, Precise, Fine, Time, Floor, Conn}
 
 // An Instance is one wheel, heap or whatever the implementation has, as a table
 // of functions. A function it has no counterpart of is nil: what a peer lacks is
@@ -59,6 +63,14 @@ type Instance struct {
 	Max int
 	// fill is Start for timers that merely stay pending, where Start is missing.
 	fill func(d time.Duration, f func()) Timer
+}
+
+// wakeups is how often the driver woke up so far, 0 if nobody counts.
+func (in Instance) wakeups() int64 {
+	if in.Stats == nil {
+		return 0
+	}
+	return in.Stats().Wakeups
 }
 
 // A Timer is met by *time.Timer and *timingwheel.Timer alike, so both cost the

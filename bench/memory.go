@@ -67,13 +67,13 @@ var gc = Workload{
 }
 
 // runGC takes the median of c.N collections, 5 by default, with the timers and,
-// for what the process has anyway, before.
+// for what the process has anyway, before the instance is opened: itself alone.
 func runGC(c Case) (Result, error) {
 	c.Pending = or(c.Pending, 1_000_000)
 	n := or(c.N, 5)
 	var r Result
 	settle()
-	emptyCPU, _, ok := collect(n)
+	alone, _, ok := collect(n)
 	b := c.open()
 	defer b.close()
 	settle()
@@ -81,7 +81,7 @@ func runGC(c Case) (Result, error) {
 	cpu, wall, _ := collect(n)
 	if ok {
 		r.add("cpu", "ms", cpu.Seconds()*1e3)
-		r.add("empty cpu", "ms", emptyCPU.Seconds()*1e3)
+		r.add("alone cpu", "ms", alone.Seconds()*1e3)
 	}
 	r.add("time", "ms", wall.Seconds()*1e3)
 	runtime.KeepAlive(b)

@@ -4,7 +4,7 @@ import "time"
 
 // Time is package time. All its instances are one: what a case leaves pending, the
 // next pays for.
-var Time = Impl{"time", func() Instance {
+var Time = Impl{Name: "time", Open: func() Instance {
 	return Instance{
 		Start: func(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) },
 		New: func(f func()) Timer {

@@ -17,6 +17,9 @@ import (
 func TestWorkloads(t *testing.T) {
 	for _, w := range Workloads {
 		for _, im := range Impls {
+			if !w.Takes(im) {
+				continue
+			}
 			t.Run(w.Name+"/"+im.Name, func(t *testing.T) {
 				if missing := w.Lacks(im); missing != "" {
 					t.Skip("lacks " + missing)
@@ -34,11 +37,24 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
+// What is for one workload is in that one, and everything else is in all.
+func TestTakes(t *testing.T) {
+	for _, w := range Workloads {
+		require.True(t, w.Takes(Wheel), w.Name)
+		for _, im := range []Impl{Precise, Fine} {
+			require.Equal(t, w.Name == "Punctual", w.Takes(im), "%s, %s", w.Name, im.Name)
+		}
+	}
+	for _, im := range Impls { // a name that no workload has would keep it out of all
+		require.True(t, slices.ContainsFunc(Workloads, func(w Workload) bool { return w.Takes(im) }), im.Name)
+	}
+}
+
 // tiny is a case of some milliseconds.
 func tiny(w Workload, im Impl, procs int) Case {
 	c := Case{Impl: im, Pending: 300, Procs: procs, Duration: 5 * time.Millisecond}
 	switch w.Name {
-	case fire.Name, burst.Name:
+	case punctual.Name, fire.Name, burst.Name:
 		c.N = 2_000
 	case idleServer.Name:
 		c.N, c.Duration = 2_000, 50*time.Millisecond
@@ -61,15 +77,19 @@ func checkResult(t *testing.T, w Workload, im Impl, r Result) {
 	require.True(t, slices.IsSorted(r.Lateness))
 	require.LessOrEqual(t, len(r.Lateness), sampleSize)
 
-	ours := im.Name == Wheel.Name || im.Name == Inline.Name
+	ours := slices.Contains([]string{Wheel.Name, Inline.Name, Precise.Name, Fine.Name}, im.Name)
 	switch {
 	case w.calls != nil:
 		require.Positive(t, value(t, r, "time"))
-	case w.Name == fire.Name || w.Name == burst.Name:
+	case w.Name == punctual.Name || w.Name == fire.Name || w.Name == burst.Name:
 		require.NotEmpty(t, r.Lateness)
 		if ours || im.Name == Time.Name {
 			require.Zero(t, value(t, r, "early"))
 			require.GreaterOrEqual(t, r.Lateness[0], time.Duration(0))
+		}
+		if w.Name == punctual.Name {
+			_, counted := r.Get("wake-ups")
+			require.Equal(t, ours, counted)
 		}
 		if w.Name == burst.Name {
 			require.Positive(t, value(t, r, "response p99.9"))
@@ -95,7 +115,7 @@ func value(t *testing.T, r Result, name string) float64 {
 // implementation's.
 func TestHarnessAllocatesNothing(t *testing.T) {
 	for _, w := range []Workload{churn, rearm, startStop, touchAt, touchHot, touchRandom} {
-		k, err := w.calls(Case{Impl: Impl{"none", func() Instance {
+		k, err := w.calls(Case{Impl: Impl{Name: "none", Open: func() Instance {
 			n := none{}
 			return Instance{
 				Start: func(time.Duration, func()) Timer { return n },

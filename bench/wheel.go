@@ -7,10 +7,24 @@ import (
 )
 
 // Wheel is this library with a goroutine for each callback, its default.
-var Wheel = Impl{"wheel", func() Instance { return ofWheel(timingwheel.New()) }}
+var Wheel = Impl{Name: "wheel", Open: func() Instance { return ofWheel(timingwheel.New()) }}
 
 // Inline is this library with callbacks on the driver.
-var Inline = Impl{"inline", func() Instance { return ofWheel(timingwheel.New(timingwheel.WithInline())) }}
+var Inline = Impl{Name: "inline", Open: func() Instance { return ofWheel(timingwheel.New(timingwheel.WithInline())) }}
+
+// fineTick is so short that what is left of the lateness is the wake-up's.
+const fineTick = 100 * time.Microsecond
+
+// Precise is this library for those who pay for punctuality: a fine tick, and on
+// Linux wake-ups that keep up with it.
+var Precise = Impl{Name: "precise", Only: punctual.Name, Open: func() Instance {
+	return ofWheel(timingwheel.New(timingwheel.WithTick(fineTick), timingwheel.WithPreciseWakeup()))
+}}
+
+// Fine is Precise without the wake-ups: what the tick does by itself.
+var Fine = Impl{Name: "fine", Only: punctual.Name, Open: func() Instance {
+	return ofWheel(timingwheel.New(timingwheel.WithTick(fineTick)))
+}}
 
 func ofWheel(tw *timingwheel.TimingWheel) Instance {
 	return Instance{

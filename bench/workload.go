@@ -66,8 +66,12 @@ var Workloads = []Workload{
 	startStop, churn, rearm,
 	touchHot, touchAt, touchRandom,
 	memory, gc, idle,
-	idleServer, fire, burst,
+	idleServer, punctual, fire, burst,
 }
+
+// Takes reports whether the implementation is for the workload; Lacks tells
+// whether it can run it.
+func (w Workload) Takes(im Impl) bool { return im.Only == "" || im.Only == w.Name }
 
 // progress tells the caller how much of the run is done.
 func (c Case) progress(done float64) {

@@ -25,6 +25,9 @@ func about(ctx context.Context, o options, args []string) []string {
 		fmt.Sprintf("Runs: %d, interleaved", o.runs),
 		"Peers: " + strings.Join(versions(), ", "),
 	}
+	if left := o.leftOut(); len(left) > 0 {
+		lines = append(lines, "Not run: "+strings.Join(left, ", "))
+	}
 	if o.quick {
 		lines = append(lines, "A quick run: small sizes and short times, whose figures say little")
 	}

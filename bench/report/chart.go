@@ -60,8 +60,9 @@ const (
 )
 
 // colours are those of Okabe and Ito, told apart by the colour-blind too, with
-// yellow, which does not show on white, replaced.
-var colours = []string{"#0072b2", "#56b4e9", "#d55e00", "#000000", "#009e73", "#cc79a7", "#e69f00", "#8c6d31", "#7f7f7f", "#6a3d9a"}
+// yellow, which does not show on white, replaced, and as many as there are
+// implementations.
+var colours = []string{"#0072b2", "#56b4e9", "#c2185b", "#1a237e", "#d55e00", "#000000", "#009e73", "#cc79a7", "#e69f00", "#8c6d31", "#7f7f7f", "#6a3d9a"}
 
 // logScale is for values above 0.
 func logScale(v float64) float64 { return math.Log10(v) }

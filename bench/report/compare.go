@@ -12,11 +12,15 @@ import (
 // nameOfConn is what servers touch without a wheel.
 const nameOfConn = "conn"
 
+// nameOfPrecise is this library with wake-ups that package time does not have.
+const nameOfPrecise = "precise"
+
 // A comparison sets a metric of this library against another figure of the same
 // report, at the same number of pending timers and procs.
 type comparison struct {
 	workload, metric string
 	procs            int    // the only number of procs, or 0 for all
+	own              string // the only implementation, or "" for all of this library
 	with             figure // what is left empty is the same as above
 	name             string // of that figure, in words
 	difference       bool   // not a multiple
@@ -35,6 +39,8 @@ var comparisons = []comparison{
 	{workload: "IdleServer", metric: "cpu", with: figure{impl: nameOfTime}, name: "package time"},
 	{workload: "IdleServer", metric: "late max", with: figure{impl: nameOfTime}, name: "package time"},
 	{workload: "Fire", metric: "late p99", with: figure{impl: nameOfTime}, name: "package time", difference: true},
+	{workload: "Punctual", metric: "late p50", own: nameOfPrecise, with: figure{impl: nameOfTime}, name: "package time"},
+	{workload: "Punctual", metric: "late p99", own: nameOfPrecise, with: figure{impl: nameOfTime}, name: "package time"},
 	besideControl("call p50"), besideControl("call p99"), besideControl("call p99.9"),
 	besideControl("response p50"), besideControl("response p99"), besideControl("response p99.9"),
 }
@@ -70,7 +76,7 @@ func (c comparison) result(own, other summary, unit string) string {
 	} else if q, ok := ratio(own, other); ok {
 		text = multiple(q)
 	}
-	if text != "" && c.with.impl == nameOfTime && other.median < own.median {
+	if text != "" && c.with.impl == nameOfTime && wins(other, own) {
 		return "**" + text + "**"
 	}
 	return text
@@ -86,6 +92,9 @@ func (r *report) writeComparisons(b *strings.Builder) {
 			}
 			unit := r.unit(c.workload, c.metric)
 			for _, im := range ours {
+				if c.own != "" && c.own != im {
+					continue
+				}
 				if own, other, ok := c.of(r, p, im); ok {
 					rows = append(rows, []string{
 						c.workload, count(p.pending), strconv.Itoa(p.procs), c.metric, im, c.name,
@@ -103,7 +112,8 @@ func (r *report) writeComparisons(b *strings.Builder) {
 	if len(rows) > 1 {
 		b.WriteString(`conn.SetReadDeadline is called on a TCP connection over the loopback interface. The
 control of Burst starts as many goroutines as there are timers, beside callers that
-take a mutex of their own, in the process of the run it is set against.
+do the floor's work, each with a mutex and a list of its own, in the process of the
+run it is set against.
 
 `)
 		table(b, rows, 6)

@@ -22,7 +22,7 @@ type made struct {
 }
 
 func reportOf(runs ...made) *report {
-	r := &report{impls: []string{"wheel", "inline", "time", "floor", "conn"}, results: results{}}
+	r := &report{impls: []string{"wheel", "inline", "precise", "time", "floor", "conn"}, results: results{}}
 	for _, m := range runs {
 		c := r.results.at(place{m.workload, 0, m.procs}, m.impl)
 		c.results = append(c.results, bench.Result{Metrics: m.metrics})
@@ -64,6 +64,9 @@ func TestComparisons(t *testing.T) {
 		made{"Fire", 1, "wheel", late("late p99", 1.9)},
 		made{"Fire", 1, "inline", late("late p99", 1.1)},
 		made{"Fire", 1, "time", late("late p99", 1.5)},
+		made{"Punctual", 1, "wheel", late("late p50", 2)}, // only precise is set against package time
+		made{"Punctual", 1, "precise", append(late("late p50", 0.1), late("late p99", 0.3)...)},
+		made{"Punctual", 1, "time", append(late("late p50", 0.5), late("late p99", 0.2)...)},
 		made{"Burst", 1, "wheel", []bench.Metric{
 			{Name: "call p50", Unit: "us", Value: 3}, {Name: "control call p50", Unit: "us", Value: 2},
 			{Name: "response p99.9", Unit: "us", Value: 70}, {Name: "control response p99.9", Unit: "us", Value: 700},
@@ -79,6 +82,8 @@ func TestComparisons(t *testing.T) {
 		"| IdleServer | 0 | 1 | late max | wheel | package time | 6 ms | 4 | **1.50** |",
 		"| Fire | 0 | 1 | late p99 | wheel | package time | 1.90 ms | 1.50 | **+0.40 ms** |",
 		"| Fire | 0 | 1 | late p99 | inline | package time | 1.10 ms | 1.50 | -0.40 ms |",
+		"| Punctual | 0 | 1 | late p50 | precise | package time | 0.1 ms | 0.5 | 0.20 |",
+		"| Punctual | 0 | 1 | late p99 | precise | package time | 0.3 ms | 0.2 | **1.50** |",
 		"| Burst | 0 | 1 | call p50 | wheel | its control | 3 us | 2 | 1.50 |",
 		"| Burst | 0 | 1 | response p99.9 | wheel | its control | 70 us | 700 | 0.10 |",
 	} {
@@ -118,8 +123,8 @@ func TestComparisonsNameMetrics(t *testing.T) {
 		if wl.Name == "IdleServer" { // its timer of 5 ms is to fire, however busy the machine
 			duration *= 15
 		}
-		for _, im := range []bench.Impl{bench.Wheel, bench.Time, bench.Floor, bench.Conn} {
-			if wl.Lacks(im) != "" {
+		for _, im := range []bench.Impl{bench.Wheel, bench.Precise, bench.Time, bench.Floor, bench.Conn} {
+			if !wl.Takes(im) || wl.Lacks(im) != "" {
 				continue
 			}
 			res, err := wl.Run(bench.Case{Impl: im, Procs: 1, N: 1_000, Duration: duration})
@@ -131,6 +136,9 @@ func TestComparisonsNameMetrics(t *testing.T) {
 	}
 	for _, c := range comparisons {
 		own := figure{c.workload, bench.Wheel.Name, c.metric}
+		if c.own != "" {
+			own.impl = c.own
+		}
 		other := own
 		if c.with.workload != "" {
 			other.workload = c.with.workload
@@ -159,6 +167,8 @@ func TestQuickRunIsDescribed(t *testing.T) {
 		return strings.Join(all, "\n")
 	}
 	full, quick := what(), what("-quick")
+	require.Contains(t, full, "Punctual: 20,000 timers due at random within 3 s ")
+	require.Contains(t, quick, "Punctual: 2,000 timers due at random within 0.3 s ")
 	require.Contains(t, full, "Fire: a million timers due at random within 3 s,")
 	require.Contains(t, quick, "Fire: 10,000 timers due at random within 0.2 s,")
 	require.Contains(t, quick, "Burst: 10,000 timers due")
@@ -166,6 +176,71 @@ func TestQuickRunIsDescribed(t *testing.T) {
 	require.Contains(t, quick, "IdleServer: 10,000 connections")
 	require.NotContains(t, quick, "million")
 	require.Equal(t, full, what(), "the workloads themselves were changed")
+}
+
+// Package time wins where every run of it is better, and nowhere else.
+func TestOverlapIsNoWin(t *testing.T) {
+	r := &report{workloads: []bench.Workload{{Name: "Load"}}, impls: []string{"wheel", "inline", "time"}, results: results{}}
+	p := place{"Load", 0, 1}
+	for impl, runs := range map[string][]float64{"time": {10, 11, 12}, "wheel": {12, 14, 15}, "inline": {13, 14, 15}} {
+		for _, ns := range runs {
+			c := r.results.at(p, impl)
+			c.results = append(c.results, bench.Result{Metrics: perCall(ns)})
+		}
+	}
+	m := perCall(0)[0]
+	require.Equal(t, "1.27", r.ratio(p, "wheel", nameOfTime, m))
+	require.Equal(t, "**1.27**", r.ratio(p, "inline", nameOfTime, m))
+	var b strings.Builder
+	r.writeLosses(&b)
+	require.Contains(t, b.String(), "\n1 of 2 comparisons")
+	require.Contains(t, b.String(), "In 1 more")
+	require.Contains(t, b.String(), "| inline ")
+	require.NotContains(t, b.String(), "| wheel ")
+}
+
+// What a process does before there is an instance, nobody wins.
+func TestContext(t *testing.T) {
+	for name, want := range map[string]bool{
+		"alone cpu": true, "alone thread wake-ups": true, "control call p50": true, "sample": true,
+		"cpu": false, "empty cpu": false, "wake-ups": false,
+	} {
+		require.Equal(t, want, isContext(bench.Metric{Name: name}), name)
+	}
+}
+
+// Who was not chosen is named at the top and has no row, and who is for one
+// workload alone is not missed in the others.
+func TestLeftOut(t *testing.T) {
+	parsed := func(args ...string) options {
+		var log bytes.Buffer
+		o, err := parse(args, &log)
+		require.NoError(t, err)
+		return o
+	}
+	require.Empty(t, parsed().leftOut())
+	require.Empty(t, parsed("-workloads", "Fire").leftOut())
+	o := parsed("-workloads", "Fire", "-impls", "wheel,inline,time,floor,conn,go-zero,gost,siddontang,map")
+	require.Equal(t, []string{"heap"}, o.leftOut())
+	for _, j := range parsed().jobs() {
+		require.True(t, j.Workload == "Punctual" || j.Impl != "precise" && j.Impl != "fine", "%+v", j)
+	}
+	require.True(t, slices.ContainsFunc(parsed().jobs(), func(j job) bool { return j.Impl == "precise" }))
+	_, err := parse([]string{"-workloads", "Fire", "-impls", "precise"}, &bytes.Buffer{})
+	require.Error(t, err)
+
+	r := sample()
+	r.impls = append(r.impls, "absent")
+	r.draw()
+	var b bytes.Buffer
+	require.NoError(t, r.write(&b))
+	require.NotContains(t, b.String(), "absent")
+	require.Contains(t, b.String(), "| bad ")
+}
+
+// No two implementations look the same in a chart.
+func TestEveryImplHasAColour(t *testing.T) {
+	require.GreaterOrEqual(t, len(colours), len(impls))
 }
 
 // A part is told of if the sample has one at least that is beyond it.

@@ -104,6 +104,9 @@ func parse(args []string, w io.Writer) (options, error) {
 	if o.max < 1 {
 		return o, errors.New("-max-pending must be at least 1")
 	}
+	if len(o.jobs()) == 0 {
+		return o, errors.New("none of the implementations is for any of the workloads")
+	}
 	return o, nil
 }
 
@@ -142,6 +145,8 @@ func (j *job) shorten() {
 	switch j.Workload {
 	case "IdleServer", "Fire":
 		j.Duration = 200 * time.Millisecond
+	case "Punctual": // as many at a time as in a full run
+		j.Duration, j.N = 300*time.Millisecond, 2_000
 	case "Idle":
 		j.Duration = 100 * time.Millisecond
 	case "GC":
@@ -161,10 +166,30 @@ func (o options) described() []bench.Workload {
 		j.shorten()
 		ws[i].What = strings.NewReplacer(
 			"a million", number(float64(j.N)),
+			"20,000 timers", number(float64(j.N))+" timers",
 			"within 3 s", "within "+strconv.FormatFloat(j.Duration.Seconds(), 'f', -1, 64)+" s",
 		).Replace(ws[i].What)
 	}
 	return ws
+}
+
+// takenBy are the chosen implementations that are for the workload.
+func (o options) takenBy(wl bench.Workload) []bench.Impl {
+	return slices.DeleteFunc(slices.Clone(o.impls), func(im bench.Impl) bool { return !wl.Takes(im) })
+}
+
+// leftOut are the implementations that are for one of the workloads and were not
+// chosen.
+func (o options) leftOut() []string {
+	var names []string
+	for _, im := range impls {
+		chosen := slices.ContainsFunc(o.impls, func(c bench.Impl) bool { return c.Name == im.Name })
+		wanted := slices.ContainsFunc(o.workloads, func(wl bench.Workload) bool { return wl.Takes(im) })
+		if wanted && !chosen {
+			names = append(names, im.Name)
+		}
+	}
+	return names
 }
 
 // places are where the workload runs.
@@ -209,10 +234,11 @@ func (o options) jobs() []job {
 	var jobs []job
 	for round := range o.runs {
 		for _, wl := range o.workloads {
+			takes := o.takenBy(wl)
 			for _, p := range o.places(wl) {
-				for i := range o.impls {
+				for i := range takes {
 					j := job{
-						Workload: wl.Name, Impl: o.impls[(i+round)%len(o.impls)].Name,
+						Workload: wl.Name, Impl: takes[(i+round)%len(takes)].Name,
 						Pending: p.pending, Procs: p.procs,
 					}
 					if o.quick {

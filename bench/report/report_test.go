@@ -82,7 +82,7 @@ func sample() *report {
 		for _, f := range []struct {
 			impl   string
 			factor float64
-		}{{"wheel", 60}, {"inline", 240}, {"time", 120}, {"floor", 50}} {
+		}{{"wheel", 60}, {"inline", 480}, {"time", 120}, {"floor", 50}} {
 			c := r.results.at(p, f.impl)
 			for _, run := range []float64{1.5, 0.5, 1} {
 				c.results = append(c.results, bench.Result{
@@ -108,7 +108,7 @@ func TestReport(t *testing.T) {
 	for _, want := range []string{
 		"60 (30..90)",  // median and range
 		"0.50", "1.20", // 60 to package time's 120, to the floor's 50
-		"**2.00**",          // 240 to package time's 120
+		"**4.00**",          // 480 to package time's 120, and the ranges apart
 		"*lacks Stop*",      // not faked
 		"*failed*",          // not fatal
 		`panic: a\|b`,       // and why

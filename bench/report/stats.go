@@ -99,6 +99,10 @@ func ratio(a, b summary) (float64, bool) {
 	return a.median / b.median, true
 }
 
+// wins reports that every run of a did better than every run of b. Medians alone
+// would name a winner where both are the same but for the noise of the machine.
+func wins(a, b summary) bool { return a.max < b.min }
+
 // isContext tells of a metric that is not the implementation's doing: what the
 // control or the process alone did, and how large the sample was. It is shown
 // without a ratio, and nobody wins. Of all others less is better.

@@ -19,7 +19,7 @@ const (
 )
 
 // ours are this library's implementations.
-var ours = []string{"wheel", "inline"}
+var ours = []string{"wheel", "inline", nameOfPrecise, "fine"}
 
 // A report is everything that goes into the file.
 type report struct {
@@ -55,7 +55,11 @@ func (r *report) metrics(workload string) []bench.Metric {
 	var all []bench.Metric
 	for _, p := range r.places(workload) {
 		for _, im := range r.impls {
-			for _, res := range r.results.at(p, im).results {
+			c := r.results[p][im]
+			if c == nil {
+				continue
+			}
+			for _, res := range c.results {
 				if len(res.Metrics) > len(most) {
 					most = res.Metrics
 				}
@@ -86,7 +90,9 @@ A figure is the median of the runs, with the smallest and the largest behind it.
 Every run is a process of its own, and each round of runs goes over all
 implementations before the next begins. "× time" is the multiple of package time's
 median, "× floor" that of the floor: the least that any thread-safe timer must do
-for that call, measured beside the rest. **Bold** is where package time wins. An
+for that call, measured beside the rest. **Bold** is where package time wins: where
+its worst run is better than the implementation's best, so that their ranges do not
+overlap. Of a single run nobody knows the spread, and the least difference counts. An
 implementation that does not have a call that a workload needs *lacks* it.
 
 `)
@@ -118,7 +124,7 @@ func (r *report) writeSummary(b *strings.Builder) {
 					continue
 				}
 				for _, im := range ours {
-					s, ok := r.results.at(p, im).metric(m.Name)
+					s, ok := r.results[p][im].metric(m.Name)
 					if !ok {
 						continue
 					}
@@ -142,25 +148,28 @@ func (r *report) writeSummary(b *strings.Builder) {
 // better choice.
 func (r *report) writeLosses(b *strings.Builder) {
 	rows := [][]string{{"workload", "pending", "procs", "measured", "implementation", "median", "package time", "× time"}}
-	compared := 0
+	compared, unclear := 0, 0
 	for _, wl := range r.workloads {
 		for _, p := range r.places(wl.Name) {
 			for _, m := range r.metrics(wl.Name) {
-				t, ok := r.results.at(p, nameOfTime).metric(m.Name)
+				t, ok := r.results[p][nameOfTime].metric(m.Name)
 				if !ok || isContext(m) {
 					continue
 				}
 				for _, im := range ours {
-					s, ok := r.results.at(p, im).metric(m.Name)
+					s, ok := r.results[p][im].metric(m.Name)
 					if !ok {
 						continue
 					}
 					compared++
-					if t.median < s.median {
+					switch {
+					case wins(t, s):
 						rows = append(rows, []string{
 							wl.Name, count(p.pending), strconv.Itoa(p.procs), m.Name, im,
 							strings.TrimSpace(number(s.median) + " " + m.Unit), r.median(p, nameOfTime, m), r.ratio(p, im, nameOfTime, m),
 						})
+					case t.median < s.median:
+						unclear++
 					}
 				}
 			}
@@ -169,7 +178,11 @@ func (r *report) writeLosses(b *strings.Builder) {
 	if compared == 0 {
 		return
 	}
-	fmt.Fprintf(b, "## Where package time wins\n\n%d of %d comparisons.\n\n", len(rows)-1, compared)
+	fmt.Fprintf(b, "## Where package time wins\n\n%d of %d comparisons: its worst run is better than the implementation's best.", len(rows)-1, compared)
+	if unclear > 0 {
+		fmt.Fprintf(b, "\nIn %d more its median is better, but the ranges overlap.", unclear)
+	}
+	b.WriteString("\n\n")
 	if len(rows) > 1 {
 		table(b, rows, 5)
 	}
@@ -206,8 +219,8 @@ func (r *report) writeWorkload(b *strings.Builder, wl bench.Workload) {
 	for _, p := range ps {
 		for _, im := range r.impls {
 			c := r.results[p][im]
-			if c == nil {
-				continue
+			if c == nil || len(c.results) == 0 && c.lacks == "" && c.failed == "" {
+				continue // left out, or interrupted: the head of the report says so
 			}
 			row := []string{count(p.pending), strconv.Itoa(p.procs), im}
 			for _, m := range ms {
@@ -220,12 +233,9 @@ func (r *report) writeWorkload(b *strings.Builder, wl bench.Workload) {
 				}
 			}
 			if len(c.results) == 0 {
-				word := "not run"
-				switch {
-				case c.lacks != "":
+				word := "*failed*"
+				if c.lacks != "" {
 					word = "*lacks " + c.lacks + "*"
-				case c.failed != "":
-					word = "*failed*"
 				}
 				row = append(row[:3], append([]string{word}, slices.Repeat([]string{""}, len(head)-4)...)...)
 			}
@@ -235,7 +245,9 @@ func (r *report) writeWorkload(b *strings.Builder, wl bench.Workload) {
 			}
 		}
 	}
-	table(b, rows, 3)
+	if len(rows) > 1 {
+		table(b, rows, 3)
+	}
 	if len(failures) > 0 {
 		fmt.Fprintf(b, "Failed runs:\n\n%s\n\n", strings.Join(failures, "\n"))
 	}
@@ -255,7 +267,7 @@ func (r *report) hasRatio(workload string, m bench.Metric, of string) bool {
 
 // figure is the median and the range.
 func (r *report) figure(p place, impl string, m bench.Metric) string {
-	s, ok := r.results.at(p, impl).metric(m.Name)
+	s, ok := r.results[p][impl].metric(m.Name)
 	if !ok {
 		return ""
 	}
@@ -266,7 +278,7 @@ func (r *report) figure(p place, impl string, m bench.Metric) string {
 }
 
 func (r *report) median(p place, impl string, m bench.Metric) string {
-	if s, ok := r.results.at(p, impl).metric(m.Name); ok {
+	if s, ok := r.results[p][impl].metric(m.Name); ok {
 		return number(s.median)
 	}
 	return ""
@@ -274,19 +286,19 @@ func (r *report) median(p place, impl string, m bench.Metric) string {
 
 // ratio is empty where there is none to give, and bold where package time wins.
 func (r *report) ratio(p place, impl, of string, m bench.Metric) string {
-	a, ok1 := r.results.at(p, impl).metric(m.Name)
-	b, ok2 := r.results.at(p, of).metric(m.Name)
+	a, ok1 := r.results[p][impl].metric(m.Name)
+	b, ok2 := r.results[p][of].metric(m.Name)
 	if !ok1 || !ok2 || impl == of || isContext(m) {
 		return ""
 	}
-	wins := of == nameOfTime && impl != nameOfFloor && b.median < a.median
+	lost := of == nameOfTime && impl != nameOfFloor && wins(b, a)
 	text := ""
 	if q, ok := ratio(a, b); ok {
 		text = multiple(q)
-	} else if wins {
+	} else if lost {
 		text = "more" // than nothing, of which there is no multiple
 	}
-	if wins && text != "" {
+	if lost && text != "" {
 		return "**" + text + "**"
 	}
 	return text
