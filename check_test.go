@@ -107,6 +107,9 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 				continue
 			}
 			earliest = min(earliest, b.attention)
+			if b.opened && quiet && s.tw.started.Load() && !s.tw.stopped.Load() {
+				return 0, fmt.Errorf("level %d slot %d: %d timers are left in an opened bucket", level, slot, n)
+			}
 			e := w.expiration(b)
 			if e%w.tick != 0 || e/w.tick%int64(len(w.buckets)) != int64(slot) {
 				return 0, fmt.Errorf("level %d slot %d: expiration %d is of another slot", level, slot, e)

@@ -361,3 +361,22 @@ func TestWheelFromOutsideABubble(t *testing.T) {
 		})
 	})
 }
+
+// TestShutdownWaitsForTheRing: the alarm has rung, and its goroutine has not come to
+// drive yet.
+func TestShutdownWaitsForTheRing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		tw.alarm.ringing++ // as if
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded)
+		go func() {
+			time.Sleep(time.Minute)
+			tw.drive()
+		}()
+		start := time.Now()
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.Equal(t, time.Minute, time.Since(start))
+	})
+}

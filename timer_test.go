@@ -537,3 +537,27 @@ func TestExtendTakesNoLock(t *testing.T) {
 	}
 	require.NoError(t, tw.verify(true))
 }
+
+// TestReinsertionAheadOfTime: a crowd of one coarse bucket has moved down before the
+// bucket is due, and each of its timers fires at its own tick.
+func TestReinsertionAheadOfTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline(), withShards(2))
+		r := newRecorder()
+		var want []time.Duration
+		for ms := range 256 { // in the coarse buckets of 59.904 s and 60.160 s
+			for range 40 {
+				d := time.Minute + time.Duration(ms)*time.Millisecond
+				tw.AfterFunc(d, r.hit)
+				want = append(want, d)
+			}
+		}
+		pass(t, tw, 59_647*time.Millisecond)
+		require.Zero(t, tw.Stats().Reinserted)
+		pass(t, tw, time.Millisecond) // a slot before the first of them
+		require.Equal(t, int64(160*40), tw.Stats().Reinserted)
+		pass(t, tw, time.Second)
+		require.Equal(t, int64(256*40), tw.Stats().Reinserted, "each once")
+		require.Equal(t, want, r.at)
+	})
+}
