@@ -65,6 +65,16 @@ func TestPreciseWakeupGoroutines(t *testing.T) {
 	require.NoError(t, tw.Shutdown(t.Context()))
 }
 
+// TestPreciseWakeupRingsOnce: the alarm does not ring before its time.
+func TestPreciseWakeupRingsOnce(t *testing.T) {
+	tw := New(WithPreciseWakeup())
+	fired := make(chan struct{})
+	tw.AfterFunc(20*time.Millisecond, func() { close(fired) })
+	<-fired
+	require.NoError(t, tw.Shutdown(t.Context()))
+	require.Equal(t, int64(1), tw.Stats().Wakeups)
+}
+
 // TestPreciseWakeupStop: the parked goroutine does not outlive Shutdown, and the
 // descriptor is given back.
 func TestPreciseWakeupStop(t *testing.T) {

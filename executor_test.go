@@ -280,7 +280,7 @@ func TestOneDriver(t *testing.T) {
 // up the driver comes before what became due at once meanwhile.
 func TestOrderOfALateDriver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tw := New(WithInline())
+		tw := New(WithInline(), withShards(1)) // in order also within a tick
 		var got []string
 		note := func(s string) func() { return func() { got = append(got, s) } }
 		tw.AfterFunc(time.Millisecond, func() {

@@ -292,7 +292,7 @@ func TestStopAfterFire(t *testing.T) {
 // and the last timer of the bucket under way are stopped, and timers elsewhere.
 func TestCallbacksActOnTheirOwnBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tw := New(WithInline())
+		tw := New(WithInline(), withShards(1)) // in order
 		const n = 2*holdLimit + 3
 		var batch [n]*Timer
 		fired := map[int]int{}
@@ -387,7 +387,7 @@ func TestReset(t *testing.T) {
 // TestResetWhileItsSlotDrains extends and moves timers of the bucket under way.
 func TestResetWhileItsSlotDrains(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tw := New(WithWheelSize(8), WithInline())
+		tw := New(WithWheelSize(8), WithInline(), withShards(1)) // in order
 		r := newRecorder()
 		var a, b, c *Timer
 		tw.AfterFunc(70*time.Millisecond, func() {
