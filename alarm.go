@@ -44,7 +44,7 @@ type alarm struct {
 	bell    bell  // made when first set
 	ringing int   // alarms set that have not reached drive
 	driving bool  // a driver is at work
-	wakeups int64 // drivers that came
+	wakeups int64 // rings that reached drive
 
 	// quiet is closed once nothing of a stopped wheel runs any more. It is made
 	// by the first Shutdown that has to wait.

@@ -37,6 +37,10 @@ func newPreciseBell(d time.Duration, ring func()) bell {
 		return nil
 	}
 	b := &timerfd{fd: fd, file: os.NewFile(fd, "timerfd"), ring: ring}
+	if b.file.SetReadDeadline(time.Time{}) != nil {
+		b.file.Close() // the poller does not take it, and a read would not wait
+		return nil
+	}
 	b.Reset(d)
 	return b
 }

@@ -87,7 +87,7 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 		if w.now%w.tick != 0 || w.now > s.wheel.now || s.wheel.now-w.now >= w.tick {
 			return 0, fmt.Errorf("level %d stands at %d, the lowest at %d", level, w.now, s.wheel.now)
 		}
-		if ahead := w.reach - w.now; w.interval < 1<<61 && (ahead < w.interval || ahead > 2*w.interval) {
+		if ahead := w.reach - w.now; w.interval < 1<<61 && (ahead <= w.interval || ahead > 2*w.interval) {
 			return 0, fmt.Errorf("level %d stands at %d and reaches to %d", level, w.now, w.reach)
 		}
 		for slot := range w.buckets {

@@ -47,18 +47,6 @@ func (q *delayQueue) removeHead() {
 	b.queued, b.opened = false, false
 }
 
-// nextBusy drops emptied buckets from the top and returns the first that
-// still holds a timer; nil if none does.
-func (q *delayQueue) nextBusy() *bucket {
-	for b := q.head(); b != nil; b = q.head() {
-		if !b.empty() {
-			return b
-		}
-		q.removeHead()
-	}
-	return nil
-}
-
 type bucketHeap []*bucket
 
 func (h bucketHeap) Len() int           { return len(h) }

@@ -93,7 +93,7 @@ func (tw *TimingWheel) turn() {
 func (tw *TimingWheel) round(now int64) {
 	tick := tw.tickAt(now)
 	for i := range tw.shards {
-		tw.shards[i].begin(tick)
+		tw.shards[i].begin(now)
 	}
 	for !tw.stopped.Load() {
 		s, limit := tw.earliest(tick)
@@ -124,33 +124,39 @@ func (tw *TimingWheel) earliest(tick int64) (s *shard, limit int64) {
 }
 
 // begin begins a round: what waits in due waits no longer.
-func (s *shard) begin(tick int64) {
+func (s *shard) begin(now int64) {
 	s.first = unset
-	if s.next.Load() <= tick {
+	if s.next.Load() <= s.tw.tickAt(now) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.batch.takeAll(&s.due)
-		s.first = s.firstLocked(tick)
+		s.first = s.firstLocked(now)
 	}
 }
 
-// firstLocked returns the tick of the first thing to do in the round of tick.
-func (s *shard) firstLocked(tick int64) int64 {
+// firstLocked returns the tick of the first thing to do in the round of now.
+func (s *shard) firstLocked(now int64) int64 {
 	first := unset
 	if b := s.queue.head(); b != nil {
 		first = b.attention
 	}
 	if t := s.batch.front(); t != nil {
-		first = min(first, s.turnOf(t, tick))
+		first = min(first, s.turnOf(t, now))
 	}
 	return first
 }
 
-// turnOf returns the tick at which t, which waits in batch, has its turn in the
-// round of tick. It was due when it was put there, though the tick of its deadline
-// may not be over; but what a late driver finds in buckets may have been due before.
-func (s *shard) turnOf(t *Timer, tick int64) int64 {
-	return min(s.tw.tickOf(deadlineOf(t.word.Load())), tick)
+// turnOf returns the tick at which t, the front of batch, has its turn in the round
+// of the instant now. It was due when it was put there, though the tick of its
+// deadline may not be over; but what a late driver finds in buckets may have been due
+// before. One that ResetAt has extended meanwhile only has to leave, at once, as
+// others wait behind it.
+func (s *shard) turnOf(t *Timer, now int64) int64 {
+	deadline := deadlineOf(t.word.Load())
+	if deadline > now {
+		return 0
+	}
+	return min(s.tw.tickOf(deadline), s.tw.tickAt(now))
 }
 
 // piece does a bounded part of a round: at most so many steps, as long as their
@@ -159,7 +165,7 @@ func (s *shard) piece(now, limit int64, most int) {
 	s.lock()
 	for n := 0; n < most && !s.tw.stopped.Load() && s.step(now, limit); n++ {
 	}
-	s.first = s.firstLocked(s.tw.tickAt(now))
+	s.first = s.firstLocked(now)
 	s.unlock()
 }
 
@@ -169,7 +175,7 @@ func (s *shard) step(now, limit int64) bool {
 	b, waiting := s.queue.head(), s.batch.front()
 	until := limit
 	if waiting != nil {
-		until = min(limit, s.turnOf(waiting, s.tw.tickAt(now))-1)
+		until = min(limit, s.turnOf(waiting, now)-1)
 	}
 	switch {
 	case b != nil && b.empty():
@@ -179,7 +185,7 @@ func (s *shard) step(now, limit int64) bool {
 		// nothing can be filed into it, and it stays the head (see wheel).
 		s.wheel.advance(b.attention)
 		if b.wantsOpening() {
-			s.queue.postpone(b, s.wheel.open(b))
+			s.queue.postpone(b, s.wheel.expiration(b))
 			s.draining = append(s.draining, b)
 		} else {
 			s.flushTimer(b.front(), b.attention*s.tw.tick)
@@ -233,7 +239,7 @@ func (s *shard) settle() (next int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next = unset
-	if b := s.queue.nextBusy(); b != nil {
+	if b := s.nextBusy(); b != nil {
 		next = b.attention
 	}
 	if !s.due.empty() {
@@ -241,6 +247,22 @@ func (s *shard) settle() (next int64) {
 	}
 	s.next.Store(next)
 	return next
+}
+
+// nextBusy drops emptied buckets from the top of the delay queue and returns the
+// first that still holds a timer, nil if none does. It releases the lock now and then.
+func (s *shard) nextBusy() *bucket {
+	for n := 1; ; n++ {
+		b := s.queue.head()
+		if b == nil || !b.empty() {
+			return b
+		}
+		s.queue.removeHead()
+		if n%holdLimit == 0 {
+			s.mu.Unlock()
+			s.mu.Lock()
+		}
+	}
 }
 
 // flushTimer takes t, the front of a list, out of it: a timer whose deadline is

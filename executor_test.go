@@ -294,3 +294,54 @@ func TestOrderOfALateDriver(t *testing.T) {
 		require.Equal(t, []string{"of 3", "at once, at 6", "at once too", "of 7"}, got)
 	})
 }
+
+// TestOrderBehindAnExtendedTimer: a timer that waits in due and is extended without
+// the lock does not keep those behind it from their turn.
+func TestOrderBehindAnExtendedTimer(t *testing.T) {
+	tw := New(WithInline(), withShards(1))
+	var got []string
+	note := func(s string) func() { return func() { got = append(got, s) } }
+	var f, g, h Timer
+	tw.Init(&f, note("f"))
+	tw.Init(&g, note("g"))
+	tw.Init(&h, note("of 8 ms"))
+	busy, free := make(chan struct{}), make(chan struct{})
+	tw.AfterFunc(0, func() { close(busy); <-free })
+	<-busy
+	h.Reset(8 * time.Millisecond)
+	f.Reset(0)
+	g.Reset(0)
+	require.True(t, f.ResetAt(time.Now().Add(time.Hour)))
+	time.Sleep(20 * time.Millisecond)
+	done := make(chan struct{})
+	tw.AfterFunc(0, func() { close(done) })
+	close(free)
+	<-done
+	require.NoError(t, tw.Shutdown(t.Context()))
+	require.Equal(t, []string{"g", "of 8 ms"}, got)
+}
+
+// TestPastDatesAreDueNow: what is asked for the past comes in the order in which it was
+// asked for, after what has been due before.
+func TestPastDatesAreDueNow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := NewTimingWheel(time.Millisecond, 20)
+		tw.setExecutor(inline)
+		var got []int
+		xs := map[int]*Timer{}
+		for _, at := range []int{6, 9, 3} {
+			xs[at] = &Timer{}
+			tw.Init(xs[at], func() { got = append(got, at) })
+		}
+		ms := func(n int) int64 { return int64(n) * int64(time.Millisecond) }
+		xs[6].shard.rearm(xs[6], ms(6), 0)
+		time.Sleep(10 * time.Millisecond)
+		for _, at := range []int{9, 3} {
+			xs[at].shard.rearm(xs[at], ms(at), tw.now())
+		}
+		tw.Start()
+		pass(t, tw, 0)
+		require.Equal(t, 6, got[0])
+		require.Len(t, got, 3)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -318,6 +319,30 @@ func TestNoGoroutineWhileOnlyWaiting(t *testing.T) {
 	}
 	tw.ScheduleFunc(Every(time.Hour), func() {})
 	require.LessOrEqual(t, runtime.NumGoroutine(), before)
+}
+
+// TestDrainBesideInit: a timer may be initialised anew as soon as it is not pending;
+// Drain hands back what it was.
+func TestDrainBesideInit(t *testing.T) {
+	for range 200 {
+		tw := New()
+		var x Timer
+		first, second := false, false
+		tw.Init(&x, func() { first = true })
+		x.Reset(time.Hour)
+		var done sync.WaitGroup
+		done.Go(func() {
+			for x.Pending() {
+				runtime.Gosched()
+			}
+			tw.Init(&x, func() { second = true })
+		})
+		unfired := tw.Drain()
+		done.Wait()
+		require.Len(t, unfired, 1)
+		unfired[0].F()
+		require.Equal(t, []bool{true, false}, []bool{first, second})
+	}
 }
 
 // TestNoAlarmAfterStop: the driver comes back from a callback in the middle of the

@@ -14,7 +14,7 @@ const (
 	defaultWheelSize = 256
 
 	// maxWheelSize bounds what a slip of the pen can ask for, in memory and in
-	// work under the lock: a wheel of so many slots takes 4 MiB, and is made
+	// work under the lock: a level of so many slots takes 4 MiB, and is made
 	// when it is first needed.
 	maxWheelSize = 1 << 16
 )
@@ -36,7 +36,7 @@ func WithTick(d time.Duration) Option {
 // WithWheelSize sets the number of slots per wheel, from 2 to 65,536, by default
 // 256. A timer is reinserted once per level, so larger wheels reinsert less and take
 // more memory: 64 bytes a slot, rounded up to a power of two, of every level in use,
-// once for each of as many shards as there are processors.
+// for each of as many shards as there are processors, up to 4 MiB a level in all.
 func WithWheelSize(n int) Option {
 	if n < 2 || n > maxWheelSize {
 		panic(wheelSizeMessage(int64(n)))
@@ -73,9 +73,10 @@ func WithInline() Option {
 // WithPreciseWakeup wakes the driver on Linux some tens of microseconds after a tick
 // where package time takes most of a millisecond, by a timer file that the runtime's
 // poller waits for. With it ticks down to 50 microseconds make sense. It takes a
-// file descriptor, a parked goroutine while something is pending, and, with a fine
-// tick, more wake-ups. On other systems, if no file descriptor can be had, and in a
-// synctest bubble the wheel wakes up as without it.
+// file descriptor, until the wheel is stopped or collected, a parked goroutine while
+// something is pending, and, with a fine tick, more wake-ups. On other systems, if no
+// file descriptor can be had, and in a synctest bubble the wheel wakes up as without
+// it.
 func WithPreciseWakeup() Option {
 	return func(tw *TimingWheel) { tw.precise = true }
 }

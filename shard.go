@@ -60,14 +60,14 @@ func (c *counters) pending() int64 { return c.started - c.fired - c.stopped - c.
 const maxShards = 16
 
 // shardsFor returns how many shards a wheel has on so many processors: as many,
-// rounded up to a power of two.
-func shardsFor(procs int) int {
-	return min(1<<bits.Len(uint(procs-1)), maxShards)
+// rounded up to a power of two, but not more slots in all than the largest wheel has.
+func shardsFor(procs, wheelSize int) int {
+	return min(1<<bits.Len(uint(procs-1)), maxShards, maxWheelSize/wheelSize)
 }
 
 func (tw *TimingWheel) makeShards() {
 	if tw.nshards == 0 {
-		tw.nshards = shardsFor(runtime.GOMAXPROCS(0))
+		tw.nshards = shardsFor(runtime.GOMAXPROCS(0), tw.wheelSize)
 	}
 	tw.shards = make([]shard, tw.nshards)
 	for i := range tw.shards {
@@ -106,8 +106,8 @@ func (tw *TimingWheel) lockHome() *shard {
 	return s
 }
 
-// stackHash returns a number that two goroutines rarely share, and that one keeps
-// until its stack grows.
+// stackHash returns a number that few goroutines share, and that one keeps while it
+// calls from about the same depth and its stack does not grow.
 func stackHash() uint32 {
 	var here byte
 	const smallestStack, golden = 11, 0x9E3779B9
@@ -134,11 +134,8 @@ func (s *shard) arm(t *Timer, as state, deadline, now int64) {
 func (s *shard) rearm(t *Timer, deadline, now int64) (wasPending bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.kind == recurring {
-		if !isPending(t.word.Load()) {
-			return false // the schedule has ended
-		}
-		deadline = max(deadline, now) // a run that Reset moves here is not one that was missed
+	if t.kind == recurring && !isPending(t.word.Load()) {
+		return false // the schedule has ended
 	}
 	return s.armLocked(t, pending, deadline, now)
 }
@@ -151,6 +148,9 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 		return false
 	}
 	s.catchUpLocked(now)
+	// What is asked for the past is due now: so due is in the order of its deadlines,
+	// and a run that Reset moves there is not one that was missed.
+	deadline = max(deadline, deadlineAfter(now, 0))
 	// A goroutine needs no driver to start it: what is due fires here.
 	fires := deadline <= now && tw.executor == goroutine && t.kind == plain && tw.started.Load()
 	f, to := t.f, makeWord(as, deadline)
@@ -221,15 +221,16 @@ func (s *shard) sweep(unfired *[]Unfired) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := 1; ; n++ {
-		t := s.anyPendingLocked()
+		t := s.anyPending()
 		if t == nil {
 			return
 		}
+		f := t.f // read before the word says idle: from then on Init may change it
 		word, _ := t.disarm(idle)
 		t.unlink()
 		s.count.dropped++
 		if unfired != nil {
-			*unfired = append(*unfired, t.unfired(word))
+			*unfired = append(*unfired, t.unfired(word, f))
 		}
 		if n%holdLimit == 0 {
 			s.mu.Unlock()
@@ -238,10 +239,13 @@ func (s *shard) sweep(unfired *[]Unfired) {
 	}
 }
 
-// anyPendingLocked returns a pending timer, nil if there is none.
-func (s *shard) anyPendingLocked() *Timer {
-	for _, b := range []*bucket{&s.due, &s.batch, &s.beyond, s.queue.nextBusy()} {
-		if b != nil && !b.empty() {
+// anyPending returns a pending timer, nil if there is none.
+func (s *shard) anyPending() *Timer {
+	if b := s.nextBusy(); b != nil {
+		return b.front()
+	}
+	for _, b := range []*bucket{&s.due, &s.batch, &s.beyond} {
+		if !b.empty() {
 			return b.front()
 		}
 	}

@@ -9,8 +9,10 @@ import (
 
 func TestShardsFor(t *testing.T) {
 	for procs, want := range map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 16: 16, 17: 16, 1000: 16} {
-		require.Equal(t, want, shardsFor(procs), "%d processors", procs)
+		require.Equal(t, want, shardsFor(procs, defaultWheelSize), "%d processors", procs)
 	}
+	require.Equal(t, 1, shardsFor(16, maxWheelSize))
+	require.Equal(t, 3, shardsFor(16, 20_000))
 }
 
 // TestDeal: timers that Init prepares are spread over all shards, and so is every

@@ -15,7 +15,7 @@ type Stats struct {
 	Dropped int64 // pending when the wheel was stopped: dropped, or handed back by Drain
 
 	Reinserted int64 // moves of a pending timer by the driver, to a finer wheel or as it was extended
-	Wakeups    int64 // times the alarm woke the driver
+	Wakeups    int64 // times the alarm rang
 	Levels     int   // wheels in use, the overflow wheels included
 
 	// LongestHold is the most timers the driver has handled under one hold of
@@ -27,8 +27,8 @@ type Stats struct {
 //
 //	expvar.Publish("timers", expvar.Func(func() any { return tw.Stats() }))
 //
-// Cost: a few mutexes, as many as there are processors at most; nothing that grows
-// with the number of timers.
+// Cost: a mutex for each shard, of which there are about as many as processors;
+// nothing that grows with the number of timers.
 func (tw *TimingWheel) Stats() Stats {
 	tw.check("Stats")
 	var sum Stats

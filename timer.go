@@ -103,18 +103,17 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 		// Its runs that were handed over still look at the word.
 		panic("timingwheel: Init of a Timer that AtFunc or ScheduleFunc made")
 	}
-	s := t.shard
-	switch {
+	switch s := t.shard; {
 	case s == nil:
-		s = tw.deal()
+		t.shard = tw.deal()
 	case s.tw != tw:
 		// Whoever made t idle may be about to unlink it, under that lock; the
 		// new shard has another.
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s = tw.deal()
+		t.shard = tw.deal()
 	}
-	t.init(s, f, plain)
+	t.f = f // and nothing else that whoever made t idle may still look at
 	t.word.Store(makeWord(idle, 0))
 }
 

@@ -561,3 +561,21 @@ func TestReinsertionAheadOfTime(t *testing.T) {
 		require.Equal(t, want, r.at)
 	})
 }
+
+// TestLoneTimerWakesOnce: a timer that is alone is filed where it needs no move, up to
+// the end of the next slot of the overflow wheel.
+func TestLoneTimerWakesOnce(t *testing.T) {
+	for _, size := range []int{2, 20, 256} {
+		bubble(t, func(t *testing.T) {
+			tw := New(WithWheelSize(size), WithInline())
+			for range 10 {
+				tw.AfterFunc(time.Duration(size)*time.Millisecond, func() {})
+				pass(t, tw, time.Minute)
+			}
+			s := tw.Stats()
+			require.Equal(t, int64(10), s.Fired)
+			require.Equal(t, int64(10), s.Wakeups)
+			require.Zero(t, s.Reinserted)
+		})
+	}
+}

@@ -161,8 +161,8 @@ func (tw *TimingWheel) newTimer(f func(), deadline, now int64) *Timer {
 
 // Stop stops the wheel for good and drops what is pending: those timers, and
 // those made afterwards, are inert. When it returns, nothing pending is retained
-// and nothing more will be handed to the executor. It does not wait for the
-// driver or for callbacks that were handed over before; Shutdown does. Stop may
+// and nothing more is claimed. It does not wait for the driver, which may just be
+// handing over what it claimed before, or for callbacks; Shutdown does. Stop may
 // be called again, before Start, and from a callback.
 //
 // Cost: proportional to the number of pending timers, with the lock released
@@ -199,8 +199,8 @@ func (tw *TimingWheel) halt(unfired *[]Unfired) {
 	}
 }
 
-func (t *Timer) unfired(word uint64) Unfired {
-	u := Unfired{Timer: t, Deadline: t.shard.tw.instant(deadlineOf(word)), F: t.f}
+func (t *Timer) unfired(word uint64, f func()) Unfired {
+	u := Unfired{Timer: t, Deadline: t.shard.tw.instant(deadlineOf(word)), F: f}
 	if t.kind == plain {
 		return u
 	}

@@ -14,16 +14,18 @@ import (
 // the clock has advanced to second 2:
 //
 //	level  tick   interval  now  slots hold expirations
-//	    0     1         12    2  3 .. 13
-//	    1    12        144    0  14 .. 143
-//	    2   144      1,728    0  144 .. 1,727
+//	    0     1         12    2  3 .. 23
+//	    1    12        144    0  24 .. 287
+//	    2   144      1,728    0  288 .. 3,455
 //
-// A wheel has twice as many slots as its size says, so it spans two slots of its
-// overflow wheel. The second half lets the timers of a coarse bucket move down
-// during the slot before the bucket is due, and not all at once when it is: at
-// second 12 the driver opens the coarse bucket of seconds 24 to 35, and from then on
-// these seconds belong to the lowest wheel, for the timers of that bucket as for
-// new ones.
+// A wheel spans two slots of its overflow wheel, the one that the clock is in and the
+// next, and has twice as many slots as its size says. So the timers of a coarse bucket
+// can move down during the slot before the bucket is due, and not all at once when it
+// is: as the clock comes to second 12, seconds 24 to 35 begin to belong to the lowest
+// wheel, the coarse bucket of these seconds wants to be opened, and the driver has 12
+// seconds to drain it. The textbook's wheel spans one interval from its clock; with
+// that, a timer just beyond would go to a bucket that wants to be opened already, and
+// cost a wake-up to come back.
 //
 // What must hold, and why it does:
 //
@@ -31,14 +33,14 @@ import (
 //     is not ahead of the finer wheel's: advance truncates the same clock to
 //     every level's tick.
 //   - An expiration is filed on the finest level whose span, now up to reach,
-//     contains it. reach is at least an interval ahead of now, so on a level above
-//     the first it lies at least one slot ahead of the clock.
-//   - An opened bucket takes no timers: its range is within the finer wheel's
-//     reach, which never decreases. "May be drained" and "may not be filled" are one
-//     condition.
+//     contains it. On a level above the first it therefore lies two slots ahead at
+//     least, and its bucket's attention, one slot before its expiration, is ahead
+//     of the clock.
+//   - A bucket that may be opened takes no timers: its range has come within the
+//     finer wheel's reach, which never decreases. "May be drained" and "may not be
+//     filled" are one condition.
 //   - A slot never holds two laps: two expirations of one slot are two intervals
-//     apart at least, and reach is at most two intervals ahead, as a bucket is opened when
-//     its finer wheel's clock has come within an interval of it. While a bucket is
+//     apart at least, and reach is at most two intervals ahead. While a bucket is
 //     being flushed the clock stands on its expiration, so an expiration one lap
 //     later is just outside the span. That is what allows the driver to flush a
 //     bucket in place, piece by piece, with the lock released in between.
@@ -58,7 +60,7 @@ func newWheel(level uint8, tick int64, size int, now int64) *wheel {
 	if tick <= math.MaxInt64/int64(size) {
 		w.interval = tick * int64(size)
 	}
-	w.reachTo(w.now)
+	w.setReach()
 	return w
 }
 
@@ -70,12 +72,11 @@ func (w *wheel) makeBuckets() {
 	}
 }
 
-// reachTo makes the span end at least an interval after the tick e.
-func (w *wheel) reachTo(e int64) {
-	if e > math.MaxInt64-w.interval {
-		w.reach = math.MaxInt64
-	} else {
-		w.reach = max(w.reach, e+w.interval)
+// setReach ends the span with the slot of the overflow wheel after the present one.
+func (w *wheel) setReach() {
+	w.reach = w.now - w.now%w.interval
+	for range 2 {
+		w.reach += min(w.interval, math.MaxInt64-w.reach)
 	}
 }
 
@@ -103,24 +104,16 @@ func (w *wheel) place(e int64) (b *bucket, attention int64) {
 	return b, slot * w.tick
 }
 
-// open lets the timers of b, a bucket of an overflow wheel that wants to be opened
-// now, and new ones of its range into the wheel below. It returns b's expiration, by
-// which b must be empty. The clock must have come to b's attention.
-func (w *wheel) open(b *bucket) (expiration int64) {
-	for range b.level - 1 {
+// expiration returns the first tick of the slot of b, a queued bucket of this or of
+// a coarser wheel.
+func (w *wheel) expiration(b *bucket) int64 {
+	if !b.wantsOpening() {
+		return b.attention
+	}
+	for w.level < b.level {
 		w = w.overflow
 	}
-	expiration = w.overflow.expiration(b)
-	w.reachTo(expiration)
-	return expiration
-}
-
-// expiration returns the first tick of the slot of b, a queued bucket of this wheel.
-func (w *wheel) expiration(b *bucket) int64 {
-	if b.wantsOpening() {
-		return b.attention + w.tick
-	}
-	return b.attention
+	return b.attention + w.tick
 }
 
 // advance moves the clock of this wheel and of the coarser ones forward to the
@@ -129,6 +122,6 @@ func (w *wheel) expiration(b *bucket) int64 {
 func (w *wheel) advance(to int64) {
 	for ; w != nil && to-w.now >= w.tick; w = w.overflow {
 		w.now = to - to%w.tick
-		w.reachTo(w.now)
+		w.setReach()
 	}
 }

@@ -25,61 +25,43 @@ func filed(w *wheel, e int64) (level, slot int, expiration int64) {
 	panic("placed nowhere")
 }
 
+// TestTextbookWalk: a timer comes by the slots of the textbook's walk, but moves down
+// as soon as its bucket may be opened, one slot before it is due; and it begins on the
+// finer wheel if that slot has begun.
 func TestTextbookWalk(t *testing.T) {
 	w := newWheel(0, 1, 12, 0)
 	w.advance(2)
 	level, slot, _ := filed(w, 2+3)
 	require.Equal(t, []int{0, 5}, []int{level, slot}, "at clock 2 a 3 s timer lies in slot 5")
 
-	w = newWheel(0, 1, 12, 0)
-	for _, step := range []struct {
+	type step struct {
 		at          int64
 		level, slot int
 		expiration  int64
-	}{
-		{0, 2, 1, 144},
-		{144, 1, 4, 192},
-		{192, 0, 8, 200},
+	}
+	for e, walk := range map[int64][]step{
+		200: {{0, 1, 4, 192}, {180, 0, 8, 200}},
+		310: {{0, 2, 2, 288}, {144, 1, 1, 300}, {288, 0, 10, 310}},
 	} {
-		w.advance(step.at)
-		level, slot, expiration := filed(w, 200)
-		require.Equal(t, step.level, level, "level at %d", step.at)
-		require.Equal(t, step.slot, slot, "slot at %d", step.at)
-		require.Equal(t, step.expiration, expiration, "expiration at %d", step.at)
+		w := newWheel(0, 1, 12, 0)
+		for i, want := range walk {
+			w.advance(want.at)
+			level, slot, expiration := filed(w, e)
+			require.Equal(t, want, step{want.at, level, slot, expiration})
+			if i+1 < len(walk) {
+				_, attention := w.place(e)
+				require.Equal(t, walk[i+1].at, attention)
+			}
+		}
 	}
 
-	var spans []int64
+	w = newWheel(0, 1, 12, 0)
 	w.place(20_000)
+	var spans []int64
 	for ; w != nil; w = w.overflow {
 		spans = append(spans, w.interval)
 	}
 	require.Equal(t, []int64{12, 144, 1728, 20736}, spans)
-}
-
-// TestWalkAhead: the walk of the textbook's timer when each bucket is opened as soon
-// as it may be, one slot of its wheel early. It comes by the same slots.
-func TestWalkAhead(t *testing.T) {
-	w := newWheel(0, 1, 12, 0)
-	for _, step := range []struct {
-		at          int64
-		level, slot int
-		attention   int64
-	}{
-		{0, 2, 1, 0},
-		{0, 1, 4, 180},
-		{180, 0, 8, 200},
-	} {
-		w.advance(step.at)
-		b, attention := w.place(200)
-		level, slot, _ := filed(w, 200)
-		require.Equal(t, step.level, level, "level at %d", step.at)
-		require.Equal(t, step.slot, slot, "slot at %d", step.at)
-		require.Equal(t, step.attention, attention, "attention at %d", step.at)
-		if level > 0 {
-			w.advance(attention)
-			w.open(b)
-		}
-	}
 }
 
 // TestPlaceBoundaries puts expirations around every power of the wheel size, from
@@ -109,7 +91,7 @@ func TestPlaceBoundaries(t *testing.T) {
 func follow(t *testing.T, w *wheel, e int64, ahead bool) {
 	t.Helper()
 	for last := 64; ; {
-		b, attention := w.place(e)
+		_, attention := w.place(e)
 		level, _, expiration := filed(w, e)
 		if level >= last || expiration <= w.now || expiration > e || attention > expiration {
 			t.Fatalf("e %d at %d, once at level %d: level %d, attention %d, expiration %d", e, w.now, last, level, attention, expiration)
@@ -123,7 +105,6 @@ func follow(t *testing.T, w *wheel, e int64, ahead bool) {
 			return
 		case ahead:
 			w.advance(attention)
-			w.open(b)
 		default:
 			w.advance(expiration)
 			if expiration == e {
@@ -149,7 +130,7 @@ func TestLevelsAreBounded(t *testing.T) {
 func TestOverflowWheelOfAnOldWheel(t *testing.T) {
 	w := newWheel(0, 1, 8, 0)
 	w.advance(1_000_030)
-	_, _, expiration := filed(w, 1_000_030+100) // makes two levels at this late hour
+	_, _, expiration := filed(w, 1_000_030+150) // makes two levels at this late hour
 	require.Equal(t, int64(1_000_024), w.overflow.now)
 	require.Equal(t, int64(1_000_000), w.overflow.overflow.now)
 	require.Equal(t, int64(1_000_128), expiration)

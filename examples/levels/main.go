@@ -1,13 +1,13 @@
 // Levels draws the textbook case of a hierarchical timing wheel: wheels of 12
-// slots, the lowest with a tick of one second, and a timer of 200 seconds.
+// slots, the lowest with a tick of one second, and a timer of 310 seconds.
 //
-// In the textbook it starts in slot 1 of the third wheel, moves at 144 s to slot 4 of
-// the second, at 192 s to slot 8 of the first, and fires at 200 s. Here each wheel
-// has its slots twice, 0 to 23, and a bucket's timers move down during the slot
-// before it is due, when nothing else is: the timer takes the same way, but moves as
-// soon as it may, at once from the third wheel and at 180 s from the second.
+// In the textbook it starts in slot 2 of the third wheel, moves when that is due, at
+// 288 s, to slot 1 of the second, at 300 s to slot 10 of the first, and fires at 310 s.
+// Here it comes by the same slots, but earlier: the timers of a bucket move down during
+// the slot before it is due, whenever nothing else is. So this one moves at 144 s and
+// at 288 s. For that each wheel has its slots twice, and slot 10 may be 22.
 //
-//	go run ./examples/levels             200 seconds in 10
+//	go run ./examples/levels             310 seconds in 15
 //	go run ./examples/levels -scale 1    in real time
 package main
 
@@ -28,7 +28,7 @@ const slots = 12
 func main() {
 	flags := flag.NewFlagSet("levels", flag.ExitOnError)
 	scale := flags.Float64("scale", 20, "how many seconds of the story pass in one")
-	delay := flags.Int("delay", 200, "the timer's delay in seconds of the story, up to 1727")
+	delay := flags.Int("delay", 310, "the timer's delay in seconds of the story, up to 1727")
 	flags.Usage = func() {
 		fmt.Fprintf(flags.Output(), "Draws a timer's way down the wheels, one drawing a move.\n\nusage: go run ./examples/levels [flags]\n\n")
 		flags.PrintDefaults()
@@ -54,8 +54,8 @@ func run(out io.Writer, tick time.Duration, delay int) error {
 	fired := make(chan time.Duration, 1)
 	var timer timingwheel.Timer
 	tw.Init(&timer, func() { fired <- time.Since(start) })
-	// Counted from an instant just before the wheel began: 200 s counted from
-	// now would end a few microseconds into the next tick, and round up to 201.
+	// Counted from an instant just before the wheel began: 310 s counted from
+	// now would end a few microseconds into the next tick, and round up to 311.
 	timer.ResetAt(start.Add(time.Duration(delay) * tick))
 
 	var last place

@@ -17,13 +17,16 @@ func TestTextbookWalk(t *testing.T) {
 		want  []string
 	}{
 		{200, []string{
-			"third wheel, slot 1, which is due at 144 s",
 			"second wheel, slot 16, which is due at 192 s",
 			"first wheel, slot 8, which is due at 200 s",
 		}},
+		{310, []string{
+			"third wheel, slot 2, which is due at 288 s",
+			"second wheel, slot 1, which is due at 300 s",
+			"first wheel, slot 22, which is due at 310 s",
+		}},
 		{11, []string{"first wheel, slot 11, which is due at 11 s"}},
 		{144, []string{
-			"third wheel, slot 1, which is due at 144 s",
 			"second wheel, slot 12, which is due at 144 s",
 			"first wheel, slot 0, which is due at 144 s",
 		}},
