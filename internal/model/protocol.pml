@@ -82,6 +82,9 @@
  *   - Flush and sweep take the timers of a bucket in any order, not in the
  *     list's. The links, and the levels above the second, belong to the oracle
  *     of the pure wheel.
+ *   - Reinsertion ahead of time, and the wider span that goes with it. It is one
+ *     more hold of the driver's that moves timers between lists, as reinsertion
+ *     when a bucket is due is; where they may go is arithmetic, and the oracle's.
  *   - The goroutines of the default executor start with the claim. In Go the
  *     driver starts them once it has released the lock; until then it is at work,
  *     and that is what Shutdown looks at.
