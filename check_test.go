@@ -87,9 +87,6 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 		if w.now%w.tick != 0 || w.now > s.wheel.now || s.wheel.now-w.now >= w.tick {
 			return 0, fmt.Errorf("level %d stands at %d, the lowest at %d", level, w.now, s.wheel.now)
 		}
-		if ahead := w.reach - w.now; w.interval < 1<<61 && (ahead <= w.interval || ahead > 2*w.interval) {
-			return 0, fmt.Errorf("level %d stands at %d and reaches to %d", level, w.now, w.reach)
-		}
 		for slot := range w.buckets {
 			b := &w.buckets[slot]
 			n, err := count(b)
@@ -114,8 +111,8 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 			if e%w.tick != 0 || e/w.tick%int64(len(w.buckets)) != int64(slot) {
 				return 0, fmt.Errorf("level %d slot %d: expiration %d is of another slot", level, slot, e)
 			}
-			if e < w.now || e >= w.reach || quiet && s.tw.started.Load() && b.attention <= s.wheel.now {
-				return 0, fmt.Errorf("level %d slot %d: expiration %d outside the span from %d to %d", level, slot, e, w.now, w.reach)
+			if e < w.now || e-w.now >= w.span || quiet && s.tw.started.Load() && b.attention <= s.wheel.now {
+				return 0, fmt.Errorf("level %d slot %d: expiration %d outside the span of %d from %d", level, slot, e, w.span, w.now)
 			}
 			for l := b.root.next; l != &b.root; l = l.next {
 				if due := s.tw.tickOf(deadlineOf(l.timer().word.Load())); due < e {

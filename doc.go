@@ -53,8 +53,8 @@ Make the tick as coarse as your timeouts allow: a wheel of many timers wakes up
 once per tick in which something is due, so 10 ms or 100 ms ticks save wake-ups
 where timeouts are seconds. The wheel size trades memory (64 bytes a slot and level,
 per processor) for reinsertion: a timer moves once per level it starts above the
-lowest. With the defaults timeouts up to 256 ms never move, up to 65 s once, up to
-4.6 hours twice. On Linux WithPreciseWakeup makes ticks down to 50 us worth while.
+lowest. With the defaults timeouts up to half a second never move, up to two minutes
+once, up to nine hours twice. On Linux WithPreciseWakeup makes ticks down to 50 us worth while.
 
 # Concurrency
 

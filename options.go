@@ -9,7 +9,7 @@ const (
 	defaultTick = time.Millisecond
 
 	// defaultWheelSize keeps most timeouts of servers on the two lowest wheels
-	// (a millisecond to a minute) at 16 KiB a wheel. docs/design.md has the
+	// (a millisecond to two minutes) at 16 KiB a wheel. docs/design.md has the
 	// measurements it was chosen by.
 	defaultWheelSize = 256
 

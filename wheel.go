@@ -14,42 +14,40 @@ import (
 // the clock has advanced to second 2:
 //
 //	level  tick   interval  now  slots hold expirations
-//	    0     1         12    2  3 .. 23
-//	    1    12        144    0  24 .. 287
+//	    0     1         12    2  3 .. 25
+//	    1    12        144    0  26 .. 287
 //	    2   144      1,728    0  288 .. 3,455
 //
-// A wheel spans two slots of its overflow wheel, the one that the clock is in and the
-// next, and has twice as many slots as its size says. So the timers of a coarse bucket
-// can move down during the slot before the bucket is due, and not all at once when it
-// is: as the clock comes to second 12, seconds 24 to 35 begin to belong to the lowest
-// wheel, the coarse bucket of these seconds wants to be opened, and the driver has 12
-// seconds to drain it. The textbook's wheel spans one interval from its clock; with
-// that, a timer just beyond would go to a bucket that wants to be opened already, and
-// cost a wake-up to come back.
+// A wheel has twice as many slots as its size says, so it spans two slots of its
+// overflow wheel. So the timers of a coarse bucket can move down during the slot before
+// the bucket is due, and not all at once when it is: when the clock comes to second
+// 24, the lowest wheel spans all of the coarse bucket of seconds 36 to 47, that bucket
+// wants to be opened, and the driver has 12 seconds to drain it. The textbook's wheel
+// spans one interval; with that, a timer just beyond would go to a bucket that wants to
+// be opened already, and cost a wake-up to come back.
 //
 // What must hold, and why it does:
 //
 //   - now is a multiple of tick, never decreases, and an overflow wheel's now
 //     is not ahead of the finer wheel's: advance truncates the same clock to
 //     every level's tick.
-//   - An expiration is filed on the finest level whose span, now up to reach,
-//     contains it. On a level above the first it therefore lies two slots ahead at
-//     least, and its bucket's attention, one slot before its expiration, is ahead
-//     of the clock.
-//   - A bucket that may be opened takes no timers: its range has come within the
-//     finer wheel's reach, which never decreases. "May be drained" and "may not be
-//     filled" are one condition.
-//   - A slot never holds two laps: two expirations of one slot are two intervals
-//     apart at least, and reach is at most two intervals ahead. While a bucket is
-//     being flushed the clock stands on its expiration, so an expiration one lap
-//     later is just outside the span. That is what allows the driver to flush a
-//     bucket in place, piece by piece, with the lock released in between.
+//   - An expiration is filed on the finest level whose span, from now on, contains
+//     it. On a level above the first it therefore lies two slots ahead at least, and
+//     its bucket's attention, one slot before its expiration, is ahead of the clock.
+//   - A bucket that may be opened takes no timers: the clock has come within a slot
+//     of it, so its whole range is within the finer wheel's span. "May be drained"
+//     and "may not be filled" are one condition.
+//   - A slot never holds two laps: two expirations of one slot are a span apart at
+//     least. While a bucket is being flushed the clock stands on its expiration, so an
+//     expiration one lap later is just outside the span. That is what allows the
+//     driver to flush a bucket in place, piece by piece, with the lock released in
+//     between.
 type wheel struct {
 	level    uint8 // 0 is the lowest
 	tick     int64 // duration of a slot, in ticks of the lowest wheel
 	interval int64 // tick * size, saturated: the overflow wheel's tick
+	span     int64 // 2 * interval, saturated: how far ahead of now expirations are filed here
 	now      int64 // current time: a multiple of tick
-	reach    int64 // expirations before it are filed here
 	size     int
 	buckets  []bucket // 2 * size, rounded up to a power of two; made when first needed
 	overflow *wheel   // made when first needed
@@ -60,7 +58,7 @@ func newWheel(level uint8, tick int64, size int, now int64) *wheel {
 	if tick <= math.MaxInt64/int64(size) {
 		w.interval = tick * int64(size)
 	}
-	w.setReach()
+	w.span = w.interval + min(w.interval, math.MaxInt64-w.interval)
 	return w
 }
 
@@ -72,14 +70,6 @@ func (w *wheel) makeBuckets() {
 	}
 }
 
-// setReach ends the span with the slot of the overflow wheel after the present one.
-func (w *wheel) setReach() {
-	w.reach = w.now - w.now%w.interval
-	for range 2 {
-		w.reach += min(w.interval, math.MaxInt64-w.reach)
-	}
-}
-
 // place returns the bucket for a timer that expires at tick e, which must be
 // ahead of the clock, and the tick at which that bucket wants attention: its
 // expiration, the first tick of its slot, or one slot before that if it is to be
@@ -87,7 +77,7 @@ func (w *wheel) setReach() {
 // the lock. Cost: a division; the levels number at most log(e)/log(size), 62
 // for the smallest wheel size.
 func (w *wheel) place(e int64) (b *bucket, attention int64) {
-	for e >= w.reach {
+	for e-w.now >= w.span { // both are non-negative: no overflow
 		if w.overflow == nil {
 			w.overflow = newWheel(w.level+1, w.interval, w.size, w.now)
 		}
@@ -122,6 +112,5 @@ func (w *wheel) expiration(b *bucket) int64 {
 func (w *wheel) advance(to int64) {
 	for ; w != nil && to-w.now >= w.tick; w = w.overflow {
 		w.now = to - to%w.tick
-		w.setReach()
 	}
 }

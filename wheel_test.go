@@ -121,6 +121,7 @@ func TestLevelsAreBounded(t *testing.T) {
 		levels := 0
 		for ; w != nil; w = w.overflow {
 			require.Positive(t, w.interval)
+			require.GreaterOrEqual(t, w.span, w.interval)
 			levels++
 		}
 		require.LessOrEqual(t, levels, most, "size %d", size)
@@ -140,7 +141,7 @@ func TestOverflowWheelOfAnOldWheel(t *testing.T) {
 	_, _, expiration = filed(w, never)
 	require.Equal(t, never, expiration)
 	for ; w != nil; w = w.overflow {
-		require.Positive(t, w.reach)
+		require.Positive(t, w.span)
 	}
 }
 
