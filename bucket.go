@@ -11,7 +11,8 @@ import "unsafe"
 // Everything here is guarded by the shard's lock. Nothing here calls user code,
 // reads a clock or looks at a timer's state word.
 type bucket struct {
-	// root is the sentinel: root.next is the front of the list.
+	// root is the sentinel: root.next is the front of the list. In a bucket that was
+	// never used it is zero, so that the garbage collector has nothing to look at.
 	root link
 
 	// attention is the tick at which the bucket wants the driver: the first tick
@@ -38,7 +39,7 @@ func (l *link) timer() *Timer { return (*Timer)(unsafe.Pointer(l)) }
 
 var _ = [1]struct{}{}[unsafe.Offsetof(Timer{}.link)] // out of range if it is not
 
-// init makes the zero bucket an empty list. It must not be copied afterwards.
+// init makes b an empty list that can be added to. It must not be copied afterwards.
 func (b *bucket) init() {
 	b.root.next = &b.root
 	b.root.prev = &b.root
@@ -46,16 +47,19 @@ func (b *bucket) init() {
 
 // front returns the timer that has been in the bucket longest, nil if none.
 func (b *bucket) front() *Timer {
-	if l := b.root.next; l != &b.root {
-		return l.timer()
+	if b.empty() {
+		return nil
 	}
-	return nil
+	return b.root.next.timer()
 }
 
-func (b *bucket) empty() bool { return b.root.next == &b.root }
+func (b *bucket) empty() bool { return b.root.next == &b.root || b.root.next == nil }
 
 // add appends t, which must be in no bucket.
 func (b *bucket) add(t *Timer) {
+	if b.root.next == nil {
+		b.init()
+	}
 	l, last := &t.link, b.root.prev
 	l.prev, l.next = last, &b.root
 	last.next, b.root.prev = l, l

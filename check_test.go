@@ -46,6 +46,9 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 	earliest = unset
 
 	count := func(b *bucket) (n int64, err error) {
+		if b.root == (link{}) {
+			return 0, nil // never used
+		}
 		for prev, l := &b.root, b.root.next; ; prev, l = l, l.next {
 			if l == nil || l.prev != prev {
 				return n, fmt.Errorf("list broken after %d timers", n)

@@ -65,7 +65,6 @@ func newWheel(level uint8, tick int64, size int, now int64) *wheel {
 func (w *wheel) makeBuckets() {
 	w.buckets = make([]bucket, 1<<bits.Len(uint(2*w.size-1)))
 	for i := range w.buckets {
-		w.buckets[i].init()
 		w.buckets[i].level = w.level
 	}
 }
