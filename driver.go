@@ -163,15 +163,15 @@ func (s *shard) turnOf(t *Timer, now int64) int64 {
 // tick is not after limit.
 func (s *shard) piece(now, limit int64, most int) {
 	s.lock()
-	for n := 0; n < most && !s.tw.stopped.Load() && s.step(now, limit); n++ {
+	for n := 0; n < most && !s.tw.stopped.Load() && s.stepLocked(now, limit); n++ {
 	}
 	s.first = s.firstLocked(now)
 	s.unlock()
 }
 
-// step handles one timer, or drops or opens one bucket. It reports whether there
+// stepLocked handles one timer, or drops or opens one bucket. It reports whether there
 // was anything to do up to the tick limit.
-func (s *shard) step(now, limit int64) bool {
+func (s *shard) stepLocked(now, limit int64) bool {
 	b, waiting := s.queue.head(), s.batch.front()
 	until := limit
 	if waiting != nil {
@@ -239,7 +239,7 @@ func (s *shard) settle() (next int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next = unset
-	if b := s.nextBusy(); b != nil {
+	if b := s.nextBusyLocked(); b != nil {
 		next = b.attention
 	}
 	if !s.due.empty() {
@@ -249,9 +249,9 @@ func (s *shard) settle() (next int64) {
 	return next
 }
 
-// nextBusy drops emptied buckets from the top of the delay queue and returns the
+// nextBusyLocked drops emptied buckets from the top of the delay queue and returns the
 // first that still holds a timer, nil if none does. It releases the lock now and then.
-func (s *shard) nextBusy() *bucket {
+func (s *shard) nextBusyLocked() *bucket {
 	for n := 1; ; n++ {
 		b := s.queue.head()
 		if b == nil || !b.empty() {

@@ -23,7 +23,7 @@ func (tw *TimingWheel) levels() []inspect.Level {
 			if int(w.level) == len(levels) {
 				levels = append(levels, inspect.Level{Tick: time.Duration(w.tick * tw.tick), Size: 2 * w.size})
 			}
-			s.addLevelTo(&levels[w.level], w)
+			s.addLevelLocked(&levels[w.level], w)
 			s.mu.Unlock()
 			s.mu.Lock()
 		}
@@ -35,7 +35,7 @@ func (tw *TimingWheel) levels() []inspect.Level {
 	return levels
 }
 
-func (s *shard) addLevelTo(level *inspect.Level, w *wheel) {
+func (s *shard) addLevelLocked(level *inspect.Level, w *wheel) {
 	level.Now = max(level.Now, time.Duration(w.now*s.tw.tick))
 	for i := range w.buckets {
 		b := &w.buckets[i]

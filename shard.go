@@ -221,7 +221,7 @@ func (s *shard) sweep(unfired *[]Unfired) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := 1; ; n++ {
-		t := s.anyPending()
+		t := s.anyPendingLocked()
 		if t == nil {
 			return
 		}
@@ -239,9 +239,9 @@ func (s *shard) sweep(unfired *[]Unfired) {
 	}
 }
 
-// anyPending returns a pending timer, nil if there is none.
-func (s *shard) anyPending() *Timer {
-	if b := s.nextBusy(); b != nil {
+// anyPendingLocked returns a pending timer, nil if there is none.
+func (s *shard) anyPendingLocked() *Timer {
+	if b := s.nextBusyLocked(); b != nil {
 		return b.front()
 	}
 	for _, b := range []*bucket{&s.due, &s.batch, &s.beyond} {

@@ -33,8 +33,9 @@ import (
 //
 // Every transition is made under the lock of the timer's shard but for one: extend moves the
 // deadline of a pending timer later with a compare-and-swap alone. So every
-// transition is a compare-and-swap, under the lock too, or it could undo an
-// extension that came between its load and its store; on failure it looks again.
+// transition is one atomic exchange, under the lock too, or it could undo an extension
+// that came between its load and its store: a compare-and-swap that looks again when
+// it fails, or, where the old deadline does not matter, a swap.
 // What extend decides by is in the word that it swaps, and in nothing else: the
 // timer may be stopped, moved and armed again at any moment in between.
 //
