@@ -29,12 +29,16 @@ const wallRecheck = time.Minute
 // now returns the monotonic instant: the one clock reading of a call. It is
 // negative only for a wheel that is used in a synctest bubble, where the year is
 // 2000, but was made outside; every timer of it would be early.
-func (tw *TimingWheel) now() int64 {
-	now := int64(time.Since(tw.start))
-	if now < 0 {
+func (tw *TimingWheel) now() int64 { return notBeforeStart(time.Since(tw.start)) }
+
+// at returns the instant of a reading of the clock.
+func (tw *TimingWheel) at(now time.Time) int64 { return notBeforeStart(now.Sub(tw.start)) }
+
+func notBeforeStart(d time.Duration) int64 {
+	if d < 0 {
 		panic("timingwheel: used in a synctest bubble that it was not made in")
 	}
-	return now
+	return int64(d)
 }
 
 // deadlineAfter returns now+d, saturated at both ends.

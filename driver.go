@@ -276,8 +276,10 @@ func (s *shard) flushTimer(t *Timer, upTo int64) {
 		t.unlink()
 		s.count.reinserted++
 		s.placeLocked(t, deadline, upTo)
-	case t.kind == plain:
+	case t.kind == plain, t.kind == expiring:
 		s.fireLocked(t, word)
+	case t.kind == sending:
+		s.sendLocked(t.channel(), word)
 	default:
 		s.runLocked(t.schedule(), word, upTo)
 	}
@@ -286,8 +288,8 @@ func (s *shard) flushTimer(t *Timer, upTo int64) {
 	s.tw.driver.handled++
 }
 
-// fireLocked claims a plain timer that is due by this word, and hands over its
-// callback. If it has been extended since, piece looks at it again.
+// fireLocked claims a timer that is due by this word, and hands over its callback, or
+// ends its context. If it has been extended since, piece looks at it again.
 func (s *shard) fireLocked(t *Timer, word uint64) {
 	f := t.f // read before the word says idle: from then on Init may change it
 	if !t.word.CompareAndSwap(word, makeWord(idle, 0)) {
@@ -295,7 +297,17 @@ func (s *shard) fireLocked(t *Timer, word uint64) {
 	}
 	t.unlink()
 	s.count.fired++
+	if t.kind == expiring {
+		s.tw.driver.claim(t.context().expire)
+		return
+	}
 	s.handOverLocked(f)
+}
+
+// claim has unlock start a goroutine for f.
+func (d *driver) claim(f func()) {
+	d.claimed[d.nclaimed] = f
+	d.nclaimed++
 }
 
 // lock begins a hold of the driver's.

@@ -19,9 +19,7 @@ const (
 func (s *shard) handOverLocked(f func()) {
 	tw := s.tw
 	if tw.executor == goroutine {
-		d := &tw.driver
-		d.claimed[d.nclaimed] = f
-		d.nclaimed++
+		tw.driver.claim(f)
 		return
 	}
 	s.unlock()

@@ -229,7 +229,11 @@ func (s *shard) sweep(unfired *[]Unfired) {
 		word, _ := t.disarm(idle)
 		t.unlink()
 		s.count.dropped++
-		if unfired != nil {
+		if t.kind == expiring {
+			s.mu.Unlock()
+			t.context().fallBack(s.tw.instant(deadlineOf(word)))
+			s.mu.Lock()
+		} else if unfired != nil {
 			*unfired = append(*unfired, t.unfired(word, f))
 		}
 		if n%holdLimit == 0 {

@@ -58,6 +58,8 @@ const (
 	plain     kind = iota // a Timer by itself
 	oneShot               // part of a schedule that follows the wall clock to its only run
 	recurring             // part of a schedule with a Scheduler
+	sending               // part of a channel
+	expiring              // part of a deadlineContext
 )
 
 type state uint64

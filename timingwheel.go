@@ -38,6 +38,10 @@ type TimingWheel struct {
 	wall      func() time.Time // the wall clock: time.Now, but for tests that step it
 	shards    []shard
 
+	// open is never closed: what contexts have for a channel as long as they are not
+	// done and their inner one asks (see source).
+	open chan struct{}
+
 	// started and stopped change once. An add looks at stopped under its shard's
 	// lock, and halt sweeps the shards after it has set it: whatever slips in before
 	// is swept.
@@ -70,6 +74,7 @@ func New(opts ...Option) *TimingWheel {
 		tick:      int64(defaultTick),
 		wheelSize: defaultWheelSize,
 		wall:      time.Now,
+		open:      make(chan struct{}),
 	}
 	for _, opt := range opts {
 		if opt == nil {
@@ -201,7 +206,11 @@ func (tw *TimingWheel) halt(unfired *[]Unfired) {
 
 func (t *Timer) unfired(word uint64, f func()) Unfired {
 	u := Unfired{Timer: t, Deadline: t.shard.tw.instant(deadlineOf(word)), F: f}
-	if t.kind == plain {
+	switch t.kind {
+	case plain:
+		return u
+	case sending:
+		u.F = t.channel().send
 		return u
 	}
 	r := t.schedule()

@@ -1,0 +1,221 @@
+package timingwheel
+
+import (
+	"time"
+	"unsafe"
+)
+
+// This file holds timers that send the time on a channel. The driver sends itself,
+// without a goroutine, and under the lock of the timer's shard, in the same hold in
+// which it claims the timer; Stop and Reset take that lock to end the arming and to
+// take back what was sent. So nothing can be sent once they have returned but by a new
+// arming: with the claim and the send apart, Stop could find the timer fired and the
+// channel empty, and the stale value would come after it. The channel has room for
+// one value and a send that finds it full is left out, so sending never blocks.
+
+// After returns a channel on which the time is sent once d has passed. It is
+// NewTimer(d).C: the wheel holds the timer until it fires, though nobody may be
+// waiting any more, for there is no way to stop it.
+func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
+	return tw.newChanTimer("After", d).C
+}
+
+// A ChanTimer sends the time on C when it fires, as a time.Timer does. It is made by
+// NewTimer. Its methods may be called from any goroutine.
+type ChanTimer struct {
+	C       <-chan time.Time
+	channel channel
+}
+
+// NewTimer returns a ChanTimer that sends the time on its channel once d has passed:
+// never early, and late by at most one tick plus what the platform takes to wake up.
+// On a stopped wheel it never sends.
+//
+// It keeps what time.NewTimer has promised since Go 1.23, that no value from before a Stop or
+// Reset is received after it, but for two things that only package time can do. The wheel holds
+// a timer that is pending, and what waits for it, until it fires or is stopped,
+// though nobody else holds it any more. And the channel has room for one value, which
+// len and cap show.
+//
+// Cost: that of AfterFunc, with two allocations of 192 bytes together. It fires without a
+// goroutine and whatever the executor is.
+func (tw *TimingWheel) NewTimer(d time.Duration) *ChanTimer {
+	return tw.newChanTimer("NewTimer", d)
+}
+
+func (tw *TimingWheel) newChanTimer(what string, d time.Duration) *ChanTimer {
+	tw.check(what)
+	t := &ChanTimer{}
+	t.C = t.channel.start(tw, d)
+	return t
+}
+
+// Stop prevents the ChanTimer from firing. It returns true if it does, and also if
+// the timer had fired and its value, which Stop discards, had not been received:
+// nothing will be received on C until the next Reset. It returns false if there was
+// nothing to prevent.
+func (t *ChanTimer) Stop() bool { return t.channel.stop("Stop") }
+
+// Reset arms the ChanTimer to fire d from now, whether it is pending, has fired or
+// was stopped. It returns true if it was pending, and also if it had fired and its
+// value, which Reset discards, had not been received: what is received on C from now on is of
+// the new arming. On a stopped wheel nothing is armed.
+//
+// Cost: that of Timer.Reset: no lock if a pending timer is moved to later.
+func (t *ChanTimer) Reset(d time.Duration) bool {
+	c := &t.channel
+	s := c.timer.home("Reset")
+	now := s.tw.now()
+	deadline := deadlineAfter(now, d)
+	// While the timer is pending there is nothing in the channel.
+	return c.timer.extend(deadline, now) || c.rearm(deadline, now)
+}
+
+// A Ticker sends the time on C again and again, as a time.Ticker does. It is made by
+// NewTicker. Its methods may be called from any goroutine.
+type Ticker struct {
+	C       <-chan time.Time
+	channel channel
+}
+
+// NewTicker returns a Ticker that sends the time on its channel every d, without
+// drift, until it is stopped. It leaves out what a slow receiver does not keep up
+// with, or what a late driver has missed. A d below the tick sends once a tick. It
+// panics if d is not positive. On a stopped wheel it never sends.
+//
+// A Ticker must be stopped: the wheel holds it until then. For a call every d see
+// ScheduleFunc and Every. Cost: that of NewTimer.
+func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
+	tw.check("NewTicker")
+	mustBePeriod("NewTicker", d)
+	t := &Ticker{}
+	t.channel.period = d
+	t.C = t.channel.start(tw, d)
+	return t
+}
+
+// Stop turns the Ticker off. No value from before it is received after it. It does
+// not close the channel.
+func (t *Ticker) Stop() { t.channel.stop("Stop") }
+
+// Reset sets the period to d and sends the next time d from now, also if the Ticker
+// was stopped. No value from before it is received after it. It panics if d is not
+// positive.
+func (t *Ticker) Reset(d time.Duration) {
+	c := &t.channel
+	s := c.timer.home("Reset")
+	mustBePeriod("Reset", d)
+	s.mu.Lock()
+	c.period = d
+	s.mu.Unlock()
+	now := s.tw.now()
+	c.rearm(deadlineAfter(now, d), now)
+}
+
+func mustBePeriod(what string, d time.Duration) {
+	if d <= 0 {
+		panic("timingwheel: " + what + " of a Ticker with the non-positive interval " + d.String())
+	}
+}
+
+// channel is what ChanTimer and Ticker have in common.
+type channel struct {
+	timer  Timer // the first field: see Timer.channel
+	c      chan time.Time
+	period time.Duration // of a Ticker, else 0; guarded by the shard's lock
+}
+
+// channel returns what a Timer that is sending is part of.
+func (t *Timer) channel() *channel { return (*channel)(unsafe.Pointer(t)) }
+
+var _ = [1]struct{}{}[unsafe.Offsetof(channel{}.timer)] // out of range if it is not the first
+
+func (c *channel) start(tw *TimingWheel, d time.Duration) <-chan time.Time {
+	c.c = make(chan time.Time, 1)
+	c.timer.kind = sending
+	now := tw.now()
+	s := tw.lockHome()
+	c.timer.shard = s
+	s.armLocked(&c.timer, pending, deadlineAfter(now, d), now)
+	s.mu.Unlock()
+	return c.c
+}
+
+func (c *channel) stop(what string) (prevented bool) {
+	s := c.timer.home(what)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, was := c.timer.disarm(idle); was {
+		c.timer.unlink()
+		s.count.stopped++
+		prevented = true
+	}
+	return c.discardLocked() || prevented
+}
+
+func (c *channel) rearm(deadline, now int64) (prevented bool) {
+	s := c.timer.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	prevented = c.discardLocked()
+	return s.armLocked(&c.timer, pending, deadline, now) || prevented
+}
+
+// discardLocked takes back what was sent and has not been received.
+func (c *channel) discardLocked() (found bool) {
+	select {
+	case <-c.c:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *channel) sendLocked(now time.Time) {
+	select {
+	case c.c <- now:
+	default:
+	}
+}
+
+// send is what Drain hands back for a channel's timer.
+func (c *channel) send() {
+	c.timer.shard.mu.Lock()
+	defer c.timer.shard.mu.Unlock()
+	c.sendLocked(time.Now())
+}
+
+// sendLocked claims the timer of c, which is due by this word, and sends. If it has been
+// extended since, piece looks at it again.
+func (s *shard) sendLocked(c *channel, word uint64) {
+	t, now := &c.timer, time.Now()
+	next, to := never, makeWord(idle, 0)
+	// The instant at which the present tick began: what is due up to then has been
+	// missed, what is due later waits for the next tick.
+	begun := s.tw.at(now)
+	begun -= begun % s.tw.tick
+	if c.period > 0 {
+		next = nextInRhythm(deadlineOf(word), int64(c.period), begun)
+		to = makeWord(pending, next)
+	}
+	if !t.word.CompareAndSwap(word, to) {
+		return
+	}
+	t.unlink()
+	s.count.fired++
+	if c.period > 0 {
+		s.count.started++
+		s.placeLocked(t, next, begun)
+	}
+	c.sendLocked(now)
+}
+
+// nextInRhythm returns the first instant after now of those that follow deadline, d
+// apart.
+func nextInRhythm(deadline, d, now int64) int64 {
+	next := deadlineAfter(deadline, time.Duration(d))
+	if next <= now {
+		next = deadlineAfter(now, time.Duration(d-(now-next)%d))
+	}
+	return next
+}

@@ -1,0 +1,434 @@
+package timingwheel
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// received is what can be received without waiting, as the time since start; -1 if
+// nothing can.
+func received(start time.Time, c <-chan time.Time) time.Duration {
+	select {
+	case at := <-c:
+		return at.Sub(start)
+	default:
+		return -1
+	}
+}
+
+func TestChanTimerFires(t *testing.T) {
+	cases := []struct {
+		name string
+		d    time.Duration
+		at   time.Duration
+	}{
+		{"negative", -time.Second, 0},
+		{"zero", 0, 0},
+		{"below the tick", 1, time.Millisecond},
+		{"a tick", time.Millisecond, time.Millisecond},
+		{"rounded up", time.Second + 1, time.Second + time.Millisecond},
+		{"by way of three wheels", 20 * time.Hour, 20 * time.Hour},
+	}
+	calls := map[string]func(tw *TimingWheel, d time.Duration) <-chan time.Time{
+		"After":    (*TimingWheel).After,
+		"NewTimer": func(tw *TimingWheel, d time.Duration) <-chan time.Time { return tw.NewTimer(d).C },
+	}
+	for _, x := range executors {
+		for what, call := range calls {
+			for _, c := range cases {
+				t.Run(x.name+"/"+what+"/"+c.name, func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						tw := New(x.opts()...)
+						start := time.Now()
+						ch := call(tw, c.d)
+						require.Equal(t, 1, tw.Len())
+						if c.at > 0 {
+							pass(t, tw, c.at-1)
+							require.EqualValues(t, -1, received(start, ch))
+							time.Sleep(1)
+						}
+						verify(t, tw)
+						require.Equal(t, c.at, received(start, ch))
+						pass(t, tw, time.Hour)
+						require.EqualValues(t, -1, received(start, ch), "sent once")
+						require.Equal(t, int64(1), tw.Stats().Fired)
+						require.Zero(t, tw.Len())
+					})
+				})
+			}
+		}
+	}
+}
+
+// The value is that of the sending, not of the receiving.
+func TestChanTimerSendsWhenItFires(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		start := time.Now()
+		timer := tw.NewTimer(time.Second)
+		time.Sleep(time.Hour)
+		require.Equal(t, time.Second, (<-timer.C).Sub(start))
+	})
+}
+
+// What Stop and Reset return, and what can be received afterwards, in every state.
+func TestChanTimerStopAndReset(t *testing.T) {
+	states := []struct {
+		name      string
+		into      func(tw *TimingWheel, timer *ChanTimer)
+		prevented bool
+	}{
+		{"pending", func(*TimingWheel, *ChanTimer) {}, true},
+		{"fired, not received", func(*TimingWheel, *ChanTimer) { time.Sleep(time.Second); synctest.Wait() }, true},
+		{"received", func(_ *TimingWheel, timer *ChanTimer) { <-timer.C }, false},
+		{"stopped", func(_ *TimingWheel, timer *ChanTimer) { timer.Stop() }, false},
+		{"reset to sooner", func(_ *TimingWheel, timer *ChanTimer) { timer.Reset(time.Millisecond) }, true},
+		{"reset to later", func(_ *TimingWheel, timer *ChanTimer) { timer.Reset(time.Hour) }, true},
+		{"fired again", func(_ *TimingWheel, timer *ChanTimer) { <-timer.C; timer.Reset(0); synctest.Wait() }, true},
+		{"the wheel stopped", func(tw *TimingWheel, _ *ChanTimer) { tw.Stop() }, false},
+		{"fired, the wheel stopped", func(tw *TimingWheel, _ *ChanTimer) { time.Sleep(time.Second); synctest.Wait(); tw.Stop() }, true},
+	}
+	for _, s := range states {
+		t.Run("Stop when "+s.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New()
+				timer := tw.NewTimer(time.Second)
+				s.into(tw, timer)
+				require.Equal(t, s.prevented, timer.Stop())
+				require.False(t, timer.Stop())
+				require.Zero(t, tw.Len())
+				pass(t, tw, 2*time.Hour)
+				require.Empty(t, timer.C)
+			})
+		})
+		for _, d := range []time.Duration{0, time.Second / 2, time.Minute} {
+			t.Run("Reset to "+d.String()+" when "+s.name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					tw := New()
+					timer := tw.NewTimer(time.Second)
+					s.into(tw, timer)
+					dead := tw.stopped.Load()
+					start := time.Now()
+					require.Equal(t, s.prevented, timer.Reset(d))
+					require.Empty(t, timer.C, "nothing stale")
+					pass(t, tw, 2*time.Hour)
+					if dead {
+						require.Empty(t, timer.C)
+						return
+					}
+					require.Equal(t, d, received(start, timer.C))
+					require.False(t, timer.Reset(d), "fired and received")
+				})
+			})
+		}
+	}
+}
+
+// The driver is in the middle of claiming and sending when Stop and Reset come: each
+// arming is received once, or a Stop or Reset returned true for it.
+func TestChanTimerHammer(t *testing.T) {
+	tw := New(WithTick(50 * time.Microsecond))
+	defer tw.Stop()
+	rounds := 20_000
+	if testing.Short() {
+		rounds = 2_000
+	}
+	var all sync.WaitGroup
+	for worker := range uint64(4) {
+		all.Go(func() {
+			rnd := newRand(worker)
+			timer := tw.NewTimer(0)
+			pending := true
+			for range rounds {
+				armed := time.Now()
+				d := time.Duration(rnd.IntN(200)) * time.Microsecond
+				require.Equal(t, pending, timer.Reset(d))
+				pending = true
+				switch rnd.IntN(4) {
+				case 0:
+					got := <-timer.C
+					require.False(t, got.Before(armed.Add(d)), "stale or early")
+					pending = false
+				case 1:
+					spin(d)
+					require.True(t, timer.Stop())
+					require.Empty(t, timer.C)
+					pending = false
+				case 2:
+					spin(d)
+				case 3:
+					spin(d)
+					select {
+					case got := <-timer.C:
+						require.False(t, got.Before(armed.Add(d)), "stale or early")
+						pending = false
+					default:
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// spin keeps the processor busy for about d, which no sleep is short enough for.
+func spin(d time.Duration) {
+	for start := time.Now(); time.Since(start) < d; {
+		runtime.Gosched()
+	}
+}
+
+// Stop by many at once: one of them prevents, or somebody receives.
+func TestChanTimerStoppedByMany(t *testing.T) {
+	tw := New(WithTick(20 * time.Microsecond))
+	defer tw.Stop()
+	for i := range 3000 {
+		timer := tw.NewTimer(time.Duration(i%100) * time.Microsecond)
+		var outcomes atomic.Int32
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				spin(time.Duration(i%90) * time.Microsecond)
+				if timer.Stop() {
+					outcomes.Add(1)
+				}
+			})
+		}
+		all.Go(func() {
+			spin(time.Duration(i%110) * time.Microsecond)
+			select {
+			case <-timer.C:
+				outcomes.Add(1)
+			default:
+			}
+		})
+		all.Wait()
+		require.EqualValues(t, 1, outcomes.Load())
+		require.Empty(t, timer.C)
+	}
+}
+
+func TestChanTimerExtendsWithoutALock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		timer := tw.NewTimer(time.Second)
+		s := timer.channel.timer.shard
+		s.mu.Lock()
+		require.True(t, timer.Reset(time.Minute))
+		s.mu.Unlock()
+		start := time.Now()
+		require.Equal(t, time.Minute, (<-timer.C).Sub(start))
+	})
+}
+
+func TestTicker(t *testing.T) {
+	for _, x := range executors {
+		t.Run(x.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New(x.opts()...)
+				start := time.Now()
+				ticker := tw.NewTicker(1500 * time.Microsecond)
+				for i := 1; i <= 10_000; i++ {
+					deadline := time.Duration(i) * 1500 * time.Microsecond
+					onTick := (deadline + time.Millisecond - 1).Truncate(time.Millisecond)
+					require.Equal(t, onTick, (<-ticker.C).Sub(start), "without drift")
+					require.Equal(t, 1, tw.Len())
+				}
+				ticker.Stop()
+				ticker.Stop()
+				require.Zero(t, tw.Len())
+				pass(t, tw, time.Hour)
+				require.Empty(t, ticker.C)
+			})
+		})
+	}
+}
+
+func TestTickerBelowTheTick(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithTick(10 * time.Millisecond))
+		start := time.Now()
+		ticker := tw.NewTicker(time.Microsecond)
+		for i := 1; i <= 100; i++ {
+			require.Equal(t, time.Duration(i)*10*time.Millisecond, (<-ticker.C).Sub(start))
+		}
+		ticker.Stop()
+		verify(t, tw)
+	})
+}
+
+// A slow receiver finds one value, the oldest, and the next in the old rhythm.
+func TestTickerLeavesOutWhatNobodyReceives(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		start := time.Now()
+		ticker := tw.NewTicker(time.Second)
+		time.Sleep(10*time.Second + time.Millisecond)
+		require.Equal(t, time.Second, (<-ticker.C).Sub(start))
+		require.Equal(t, 11*time.Second, (<-ticker.C).Sub(start))
+		ticker.Stop()
+	})
+}
+
+// After a suspend one tick makes up for all, and the rhythm is the old one.
+func TestTickerAfterASuspend(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		start := time.Now()
+		ticker := tw.NewTicker(time.Second)
+		time.Sleep(300 * time.Millisecond)
+		synctest.Wait()
+		tw.suspend(time.Hour + 200*time.Millisecond)
+		// It is found when the alarm rings for the coarse bucket. What is left of the
+		// 200 ms and the sleep is 800 ms after the start, by the clock that did not jump.
+		require.Less(t, (<-ticker.C).Sub(start), 800*time.Millisecond)
+		require.Equal(t, 800*time.Millisecond, (<-ticker.C).Sub(start))
+		require.Equal(t, int64(2), tw.Stats().Fired)
+		ticker.Stop()
+		verify(t, tw)
+	})
+}
+
+func TestTickerReset(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		ticker := tw.NewTicker(time.Second)
+		time.Sleep(2500 * time.Millisecond)
+		synctest.Wait()
+		start := time.Now()
+		ticker.Reset(time.Minute)
+		require.Empty(t, ticker.C, "nothing stale")
+		require.Equal(t, time.Minute, (<-ticker.C).Sub(start))
+		require.Equal(t, 2*time.Minute, (<-ticker.C).Sub(start))
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		ticker.Stop()
+		require.Empty(t, ticker.C, "nothing stale")
+		pass(t, tw, time.Hour)
+		require.Empty(t, ticker.C)
+
+		start = time.Now()
+		ticker.Reset(3 * time.Second)
+		require.Equal(t, 3*time.Second, (<-ticker.C).Sub(start))
+		require.Equal(t, 6*time.Second, (<-ticker.C).Sub(start))
+		ticker.Stop()
+		require.Zero(t, tw.Len())
+	})
+}
+
+func TestTickerHammer(t *testing.T) {
+	tw := New(WithTick(50 * time.Microsecond))
+	ticker := tw.NewTicker(100 * time.Microsecond)
+	var all sync.WaitGroup
+	for worker := range uint64(3) {
+		all.Go(func() {
+			rnd := newRand(worker)
+			for range 3000 {
+				switch rnd.IntN(3) {
+				case 0:
+					ticker.Stop()
+				case 1:
+					ticker.Reset(time.Duration(1+rnd.IntN(200)) * time.Microsecond)
+				default:
+					select {
+					case <-ticker.C:
+					default:
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	// Alone again, its promises are exact.
+	ticker.Stop()
+	require.Empty(t, ticker.C)
+	armed := time.Now()
+	ticker.Reset(time.Millisecond)
+	require.False(t, (<-ticker.C).Before(armed.Add(time.Millisecond)))
+	ticker.Stop()
+	require.Zero(t, tw.Len())
+	require.NoError(t, tw.Shutdown(t.Context()))
+	require.NoError(t, tw.verify(true))
+}
+
+// Who drains a wheel gets what would have been sent.
+func TestDrainHandsChannelsBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		start := time.Now()
+		timer, ticker := tw.NewTimer(time.Minute), tw.NewTicker(time.Second)
+		unfired := tw.Drain()
+		require.Len(t, unfired, 2)
+		require.Equal(t, time.Second, unfired[0].Deadline.Sub(start))
+		require.Equal(t, time.Minute, unfired[1].Deadline.Sub(start))
+		time.Sleep(time.Hour)
+		require.Empty(t, ticker.C)
+		unfired[0].F()
+		unfired[1].F()
+		unfired[1].F()
+		require.Equal(t, time.Hour, received(start, ticker.C))
+		require.Equal(t, time.Hour, received(start, timer.C))
+		require.Empty(t, timer.C)
+		ticker.Reset(time.Second)
+		require.False(t, timer.Reset(time.Second))
+		time.Sleep(time.Hour)
+		require.Empty(t, ticker.C)
+		require.Empty(t, timer.C)
+	})
+}
+
+func TestChannelsWaitForStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := NewTimingWheel(time.Millisecond, 20)
+		ch, ticker := tw.After(time.Second), tw.NewTicker(time.Second)
+		time.Sleep(3500 * time.Millisecond)
+		start := time.Now()
+		tw.Start()
+		require.Zero(t, (<-ch).Sub(start))
+		require.Zero(t, (<-ticker.C).Sub(start))
+		require.Equal(t, 500*time.Millisecond, (<-ticker.C).Sub(start), "the rhythm counts from the call")
+		ticker.Stop()
+	})
+}
+
+// A timer that has fired or was stopped is collected with its channel.
+func TestChanTimerIsCollected(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	var collected atomic.Int32
+	for i := range 10 {
+		func() {
+			timer := tw.NewTimer(time.Hour)
+			runtime.SetFinalizer(timer, func(*ChanTimer) { collected.Add(1) })
+			if i%2 == 0 {
+				timer.Stop()
+				return
+			}
+			timer.Reset(0)
+			<-timer.C
+		}()
+	}
+	require.Eventually(t, func() bool { runtime.GC(); return collected.Load() == 10 }, 30*time.Second, time.Millisecond)
+}
+
+func TestChannelMisuse(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	ticker := tw.NewTicker(time.Hour)
+	require.PanicsWithValue(t, "timingwheel: NewTicker of a Ticker with the non-positive interval 0s", func() { tw.NewTicker(0) })
+	require.PanicsWithValue(t, "timingwheel: Reset of a Ticker with the non-positive interval -1ns", func() { ticker.Reset(-1) })
+	require.PanicsWithValue(t, "timingwheel: Stop of a Timer that was never initialised", func() { new(ChanTimer).Stop() })
+	require.PanicsWithValue(t, "timingwheel: Reset of a Timer that was never initialised", func() { new(ChanTimer).Reset(1) })
+	require.PanicsWithValue(t, "timingwheel: Stop of a Timer that was never initialised", func() { new(Ticker).Stop() })
+	require.PanicsWithValue(t, "timingwheel: Reset of a Timer that was never initialised", func() { new(Ticker).Reset(1) })
+	require.PanicsWithValue(t, "timingwheel: After on a nil TimingWheel", func() { (*TimingWheel)(nil).After(1) })
+	require.PanicsWithValue(t, "timingwheel: NewTimer on a TimingWheel that New did not make", func() { new(TimingWheel).NewTimer(1) })
+	ticker.Stop()
+}

@@ -1,0 +1,377 @@
+package timingwheel
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// This file holds contexts whose deadline is a timer of the wheel.
+//
+// What most of them are is made, asked for an error or not, and cancelled: so that
+// is one allocation, without a channel and without anything of package context. What
+// package context alone can do, that its own contexts find a parent of theirs through
+// any number of WithValue and need no goroutine to follow it, is left to it: the
+// first call of Done makes a context of package context's, the inner one, whose
+// channel is ours, and which is asked for every value from then on.
+//
+//	parent  <-  deadlineContext  <-  source  <-  inner one  <-  children of package context's
+//
+// The inner one's parent is the source, which is the deadlineContext again as the inner
+// one has to see it: nothing but it tells the inner one to end, and by which error.
+//
+// The order of locks: a context's mu, then those of package context. A child's mu
+// comes before its parent's, as there. No shard's lock is taken under a context's,
+// and no context's under a shard's.
+
+// WithTimeout is WithDeadline with the time d from now.
+func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	tw.check("WithTimeout")
+	now := time.Now()
+	return tw.withDeadline("WithTimeout", parent, now.Add(d), deadlineAfter(tw.at(now), d), tw.at(now), nil)
+}
+
+// WithDeadline returns a child of parent that ends, with the error
+// context.DeadlineExceeded, when the time at has come; when the CancelFunc is called;
+// or when parent ends, whichever is first. It is context.WithDeadline but for its timer, which belongs to
+// the wheel: it is never early, and late by a tick more. The CancelFunc has to be
+// called as soon as the context is not needed any more.
+//
+// Contexts derived from it need no goroutine each, neither those of this package nor those
+// of package context, with values in between or without. A parent of package context's
+// that is cancelled reaches it by a goroutine, so a channel that Done
+// returned before is closed a moment after the parent's; Err, and Done called anew,
+// tell at once.
+//
+// context.Cause of it is that of an ancestor of package context's once that is cancelled,
+// though the deadline came first, unless Done had been called before; WithDeadlineCause keeps its
+// own in every case.
+//
+// A context does not need the executor, and does not end with the wheel: on a
+// stopped wheel, and when the wheel is stopped before the deadline, package time
+// takes the context over. On a wheel that waits for Start it ends then at the
+// earliest.
+//
+// Cost: one clock reading, one mutex, two allocations of 176 bytes together;
+// cancelling it, one mutex; the first call of Done, seven allocations.
+// Over a parent that can be cancelled, that of context.AfterFunc comes to it.
+func (tw *TimingWheel) WithDeadline(parent context.Context, at time.Time) (context.Context, context.CancelFunc) {
+	tw.check("WithDeadline")
+	deadline, now := tw.untilTime(at)
+	return tw.withDeadline("WithDeadline", parent, at, deadline, now, nil)
+}
+
+// WithTimeoutCause is WithTimeout, and sets the cause of the context, which context.Cause
+// returns, when the timeout expires. The CancelFunc does not set it.
+func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
+	tw.check("WithTimeoutCause")
+	now := time.Now()
+	return tw.withDeadline("WithTimeoutCause", parent, now.Add(d), deadlineAfter(tw.at(now), d), tw.at(now), &keeper{own: cause})
+}
+
+// WithDeadlineCause is WithDeadline, and sets the cause of the context, which context.Cause
+// returns, when the deadline has come. The CancelFunc does not set it.
+func (tw *TimingWheel) WithDeadlineCause(parent context.Context, at time.Time, cause error) (context.Context, context.CancelFunc) {
+	tw.check("WithDeadlineCause")
+	deadline, now := tw.untilTime(at)
+	return tw.withDeadline("WithDeadlineCause", parent, at, deadline, now, &keeper{own: cause})
+}
+
+// untilTime returns the instant of at, and the present one.
+func (tw *TimingWheel) untilTime(at time.Time) (deadline, now int64) {
+	now = tw.now()
+	if isWallOnly(at) {
+		return deadlineAfter(now, time.Until(at)), now
+	}
+	return tw.deadlineAt(at), now
+}
+
+func (tw *TimingWheel) withDeadline(what string, parent context.Context, at time.Time, deadline, now int64, k *keeper) (context.Context, context.CancelFunc) {
+	if parent == nil {
+		panic("timingwheel: " + what + " with a nil parent")
+	}
+	if earlier, ok := parent.Deadline(); ok && earlier.Before(at) {
+		return context.WithCancel(parent)
+	}
+	c := &deadlineContext{parent: parent, at: at}
+	if k != nil {
+		k.hold(parent)
+		c.keeper = k
+	}
+	c.timer.kind = expiring
+	if err := parent.Err(); err != nil {
+		c.cancel(err, context.Cause(parent))
+	} else if deadline <= now {
+		c.expire()
+	} else {
+		s := tw.lockHome()
+		c.timer.shard = s
+		s.armLocked(&c.timer, pending, deadline, now)
+		s.mu.Unlock()
+		if tw.stopped.Load() {
+			c.fallBack(tw.instant(deadline)) // unless the sweep of halt was first
+		}
+		c.follow()
+	}
+	return c, func() { c.cancel(context.Canceled, context.Canceled) }
+}
+
+// A deadlineContext is a context whose deadline is a timer of the wheel.
+type deadlineContext struct {
+	timer Timer // the first field: see Timer.context
+
+	parent context.Context
+	at     time.Time
+	keeper *keeper // of the Cause forms
+
+	// lags says that the end of the parent comes by a goroutine of package
+	// context's. Fixed before the context is returned.
+	lags bool
+
+	err    atomic.Value           // stored once, under mu, before the inner context ends
+	source atomic.Pointer[source] // stored once, under mu, by the first Done
+
+	mu        sync.Mutex
+	followers map[*deadlineContext]struct{} // children of this package
+	leave     func() bool                   // makes the parent forget c
+	fallback  *time.Timer                   // once the wheel has been stopped
+}
+
+// context returns what a Timer that is expiring is part of.
+func (t *Timer) context() *deadlineContext { return (*deadlineContext)(unsafe.Pointer(t)) }
+
+var _ = [1]struct{}{}[unsafe.Offsetof(deadlineContext{}.timer)] // out of range if it is not the first
+
+// contextKey is the key under which a deadlineContext is its own value.
+type contextKey struct{}
+
+// follow sees to it that c ends when its parent does.
+func (c *deadlineContext) follow() {
+	if p, ok := c.parent.(*deadlineContext); ok {
+		p.lead(c)
+		return
+	}
+	done := c.parent.Done()
+	if done == nil {
+		return
+	}
+	// A parent that has the channel of one of ours is that one with values.
+	if p, ok := c.parent.Value(contextKey{}).(*deadlineContext); ok && p.Done() == done {
+		p.lead(c)
+		return
+	}
+	c.lags = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err.Load() == nil {
+		c.leave = context.AfterFunc(c.parent, func() { c.cancel(c.parent.Err(), context.Cause(c.parent)) })
+	}
+}
+
+// lead makes child end with c.
+func (c *deadlineContext) lead(child *deadlineContext) {
+	child.mu.Lock()
+	child.leave = func() bool { return c.forget(child) }
+	child.mu.Unlock()
+
+	c.mu.Lock()
+	if c.followers == nil {
+		c.followers = map[*deadlineContext]struct{}{}
+	}
+	c.followers[child] = struct{}{}
+	c.mu.Unlock()
+
+	// Either may have ended before it was told of the other.
+	if err := c.ended(); err != nil {
+		child.cancel(err, context.Cause(c))
+	}
+	if child.ended() != nil {
+		c.forget(child)
+	}
+}
+
+func (c *deadlineContext) forget(child *deadlineContext) (known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, known = c.followers[child]
+	delete(c.followers, child)
+	return known
+}
+
+// cancel ends c and what is derived from it, by the first call.
+func (c *deadlineContext) cancel(err, cause error) {
+	c.mu.Lock()
+	if c.ended() != nil {
+		c.mu.Unlock()
+		return
+	}
+	if c.keeper != nil {
+		c.keeper.set(cause)
+	}
+	c.err.Store(err)
+	source, followers, leave, fallback := c.source.Load(), c.followers, c.leave, c.fallback
+	c.followers, c.leave, c.fallback = nil, nil, nil
+	c.mu.Unlock()
+
+	switch {
+	case source == nil:
+	case err == context.Canceled && cause == err:
+		source.cancel() // the same, for less
+	default:
+		source.end()
+	}
+	for child := range followers {
+		child.cancel(err, cause)
+	}
+	if leave != nil {
+		leave()
+	}
+	if c.timer.shard != nil { // it was armed
+		c.timer.Stop()
+	}
+	if fallback != nil {
+		fallback.Stop()
+	}
+}
+
+// expire is what the driver starts a goroutine for.
+func (c *deadlineContext) expire() {
+	cause := context.DeadlineExceeded
+	if c.keeper != nil && c.keeper.own != nil {
+		cause = c.keeper.own
+	}
+	c.cancel(context.DeadlineExceeded, cause)
+}
+
+// fallBack hands c over to package time, unless it has ended.
+func (c *deadlineContext) fallBack(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended() == nil && c.fallback == nil {
+		c.fallback = time.AfterFunc(time.Until(at), c.expire)
+	}
+}
+
+// ended returns the error that c has ended by, nil if it has not.
+func (c *deadlineContext) ended() error {
+	err, _ := c.err.Load().(error)
+	return err
+}
+
+// catchUp ends c if its parent has ended, but the goroutine that is to say so has not
+// come yet.
+func (c *deadlineContext) catchUp() {
+	if !c.lags || c.ended() != nil {
+		return
+	}
+	if err := c.parent.Err(); err != nil {
+		c.cancel(err, context.Cause(c.parent))
+	}
+}
+
+func (c *deadlineContext) Deadline() (time.Time, bool) { return c.at, true }
+
+func (c *deadlineContext) Done() <-chan struct{} {
+	c.catchUp()
+	s := c.source.Load()
+	if s == nil {
+		s = c.makeSource()
+	}
+	return s.inner.Done()
+}
+
+// Err waits, as package context's does, for the channel to be closed, which whoever
+// has stored the error is about to do.
+func (c *deadlineContext) Err() error {
+	c.catchUp()
+	err := c.ended()
+	if s := c.source.Load(); err != nil && s != nil {
+		<-s.inner.Done()
+	}
+	return err
+}
+
+func (c *deadlineContext) Value(key any) any {
+	if key == (contextKey{}) {
+		return c
+	}
+	if s := c.source.Load(); s != nil {
+		return s.inner.Value(key)
+	}
+	return c.value(key)
+}
+
+// value is Value without the inner context.
+func (c *deadlineContext) value(key any) any {
+	if c.keeper != nil {
+		return c.keeper.Value(key)
+	}
+	return c.parent.Value(key)
+}
+
+func (c *deadlineContext) String() string {
+	parent := ""
+	if s, ok := c.parent.(interface{ String() string }); ok {
+		parent = s.String()
+	} else {
+		parent = reflect.TypeOf(c.parent).String()
+	}
+	return parent + ".WithDeadline(" + c.at.String() + " [" + time.Until(c.at).String() + "])"
+}
+
+// A source is what the inner context of a deadlineContext has for a parent.
+type source struct {
+	of     *deadlineContext
+	inner  context.Context
+	cancel context.CancelFunc
+	end    func() // ends the inner context by the error and the cause of its parent
+}
+
+func (c *deadlineContext) makeSource() *source {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.source.Load()
+	if s == nil {
+		s = &source{of: c}
+		s.inner, s.cancel = context.WithCancel(s)
+		c.source.Store(s)
+	}
+	return s
+}
+
+// AfterFunc is how package context asks to be told of the end of a parent that it does
+// not know. It has asked for Done before, under the same hold of mu, so the end has
+// not come.
+func (s *source) AfterFunc(end func()) (stop func() bool) {
+	s.end = end
+	return func() bool { return true }
+}
+
+// Done says whether there is an end to wait for, and whether it has come.
+func (s *source) Done() <-chan struct{} {
+	if s.of.ended() == nil {
+		return s.of.timer.shard.tw.open
+	}
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}
+
+func (s *source) Err() error                  { return s.of.ended() }
+func (s *source) Value(key any) any           { return s.of.value(key) }
+func (s *source) Deadline() (time.Time, bool) { return s.of.at, true }
+
+// A keeper holds the cause of a context for context.Cause, which looks for it in
+// contexts of package context's only.
+type keeper struct {
+	own error // the cause if the deadline comes first; nil for none
+	context.Context
+	set context.CancelCauseFunc
+}
+
+func (k *keeper) hold(parent context.Context) {
+	k.Context, k.set = context.WithCancelCause(context.WithoutCancel(parent))
+}
