@@ -11,21 +11,23 @@ import (
 
 // This file holds contexts whose deadline is a timer of the wheel.
 //
-// What most of them are is made, asked for an error or not, and cancelled: so that
-// is one allocation, without a channel and without anything of package context. What
-// package context alone can do, that its own contexts find a parent of theirs through
-// any number of WithValue and need no goroutine to follow it, is left to it: the
-// first call of Done makes a context of package context's, the inner one, whose
-// channel is ours, and which is asked for every value from then on.
+// What becomes of most of them is that they are made, asked for their error or not, and
+// cancelled. So that is one allocation: until Done is called such a context has no
+// channel, its parent does not know it, and Err looks whether the parent has ended.
+//
+// The first call of Done makes it known to the parent. It also makes a context of
+// package context's, the inner one, whose channel becomes ours and which answers for
+// values from then on: package context finds a parent of its own make through any
+// number of WithValue, and needs a goroutine to follow one that it does not find.
 //
 //	parent  <-  deadlineContext  <-  source  <-  inner one  <-  children of package context's
 //
 // The inner one's parent is the source, which is the deadlineContext again as the inner
 // one has to see it: nothing but it tells the inner one to end, and by which error.
 //
-// The order of locks: a context's mu, then those of package context. A child's mu
-// comes before its parent's, as there. No shard's lock is taken under a context's,
-// and no context's under a shard's.
+// The order of locks: a context's mu, then those of package context. Nobody holds two
+// contexts' of ours, no shard's lock is taken under a context's, and no context's
+// under a shard's.
 
 // WithTimeout is WithDeadline with the time d from now.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -40,11 +42,11 @@ func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (con
 // the wheel: it is never early, and late by a tick more. The CancelFunc has to be
 // called as soon as the context is not needed any more.
 //
-// Contexts derived from it need no goroutine each, neither those of this package nor those
-// of package context, with values in between or without. A parent of package context's
-// that is cancelled reaches it by a goroutine, so a channel that Done
-// returned before is closed a moment after the parent's; Err, and Done called anew,
-// tell at once.
+// Contexts derived from it need no goroutine each, neither those of this package nor
+// those of package context, with values in between or without. When a parent of package
+// context's ends, a goroutine closes the channel that Done has returned before, a moment
+// after the parent's; Err, and Done called anew, tell at once. Of a parent's end a context
+// learns when it is asked, if Done was never called; its timer stays pending until then.
 //
 // context.Cause of it is that of an ancestor of package context's once that is cancelled,
 // though the deadline came first, unless Done had been called before; WithDeadlineCause keeps its
@@ -56,8 +58,8 @@ func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (con
 // earliest.
 //
 // Cost: one clock reading, one mutex, two allocations of 176 bytes together;
-// cancelling it, one mutex; the first call of Done, seven allocations.
-// Over a parent that can be cancelled, that of context.AfterFunc comes to it.
+// cancelling it, two mutexes. The first call of Done makes six allocations, and that of
+// context.AfterFunc over a parent of package context's that can be cancelled.
 func (tw *TimingWheel) WithDeadline(parent context.Context, at time.Time) (context.Context, context.CancelFunc) {
 	tw.check("WithDeadline")
 	deadline, now := tw.untilTime(at)
@@ -102,11 +104,9 @@ func (tw *TimingWheel) withDeadline(what string, parent context.Context, at time
 		c.keeper = k
 	}
 	c.timer.kind = expiring
-	if err := parent.Err(); err != nil {
-		c.cancel(err, context.Cause(parent))
-	} else if deadline <= now {
+	if c.catchUp(); deadline <= now {
 		c.expire()
-	} else {
+	} else if c.ended() == nil {
 		s := tw.lockHome()
 		c.timer.shard = s
 		s.armLocked(&c.timer, pending, deadline, now)
@@ -114,7 +114,6 @@ func (tw *TimingWheel) withDeadline(what string, parent context.Context, at time
 		if tw.stopped.Load() {
 			c.fallBack(tw.instant(deadline)) // unless the sweep of halt was first
 		}
-		c.follow()
 	}
 	return c, func() { c.cancel(context.Canceled, context.Canceled) }
 }
@@ -127,14 +126,11 @@ type deadlineContext struct {
 	at     time.Time
 	keeper *keeper // of the Cause forms
 
-	// lags says that the end of the parent comes by a goroutine of package
-	// context's. Fixed before the context is returned.
-	lags bool
-
 	err    atomic.Value           // stored once, under mu, before the inner context ends
 	source atomic.Pointer[source] // stored once, under mu, by the first Done
 
 	mu        sync.Mutex
+	following bool                          // the parent knows c, or is about to
 	followers map[*deadlineContext]struct{} // children of this package
 	leave     func() bool                   // makes the parent forget c
 	fallback  *time.Timer                   // once the wheel has been stopped
@@ -148,8 +144,15 @@ var _ = [1]struct{}{}[unsafe.Offsetof(deadlineContext{}.timer)] // out of range 
 // contextKey is the key under which a deadlineContext is its own value.
 type contextKey struct{}
 
-// follow sees to it that c ends when its parent does.
+// follow makes c known to its parent, once, so that it ends when the parent does.
 func (c *deadlineContext) follow() {
+	c.mu.Lock()
+	known := c.following || c.ended() != nil
+	c.following = true
+	c.mu.Unlock()
+	if known {
+		return
+	}
 	if p, ok := c.parent.(*deadlineContext); ok {
 		p.lead(c)
 		return
@@ -163,16 +166,17 @@ func (c *deadlineContext) follow() {
 		p.lead(c)
 		return
 	}
-	c.lags = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err.Load() == nil {
-		c.leave = context.AfterFunc(c.parent, func() { c.cancel(c.parent.Err(), context.Cause(c.parent)) })
+	if c.ended() == nil {
+		c.leave = context.AfterFunc(c.parent, c.catchUp)
 	}
 }
 
 // lead makes child end with c.
 func (c *deadlineContext) lead(child *deadlineContext) {
+	c.follow()
+
 	child.mu.Lock()
 	child.leave = func() bool { return c.forget(child) }
 	child.mu.Unlock()
@@ -185,9 +189,7 @@ func (c *deadlineContext) lead(child *deadlineContext) {
 	c.mu.Unlock()
 
 	// Either may have ended before it was told of the other.
-	if err := c.ended(); err != nil {
-		child.cancel(err, context.Cause(c))
-	}
+	child.catchUp()
 	if child.ended() != nil {
 		c.forget(child)
 	}
@@ -239,6 +241,7 @@ func (c *deadlineContext) cancel(err, cause error) {
 
 // expire is what the driver starts a goroutine for.
 func (c *deadlineContext) expire() {
+	c.catchUp()
 	cause := context.DeadlineExceeded
 	if c.keeper != nil && c.keeper.own != nil {
 		cause = c.keeper.own
@@ -261,10 +264,9 @@ func (c *deadlineContext) ended() error {
 	return err
 }
 
-// catchUp ends c if its parent has ended, but the goroutine that is to say so has not
-// come yet.
+// catchUp ends c if its parent has ended, of which c may not have been told yet.
 func (c *deadlineContext) catchUp() {
-	if !c.lags || c.ended() != nil {
+	if c.ended() != nil {
 		return
 	}
 	if err := c.parent.Err(); err != nil {
@@ -278,6 +280,7 @@ func (c *deadlineContext) Done() <-chan struct{} {
 	c.catchUp()
 	s := c.source.Load()
 	if s == nil {
+		c.follow()
 		s = c.makeSource()
 	}
 	return s.inner.Done()

@@ -298,6 +298,8 @@ func TestContextLeavesItsParent(t *testing.T) {
 		for _, parent := range []context.Context{own, ours, context.WithValue(ours, contextTestKey(1), 1)} {
 			a, cancel := tw.WithTimeout(parent, time.Minute)
 			b, _ := tw.WithTimeout(parent, time.Second)
+			requireAlive(t, a) // calls Done, and from then on the parent knows it
+			requireAlive(t, b)
 			if parent == own {
 				require.Len(t, own.waiting, 2)
 			} else {
