@@ -37,7 +37,7 @@ type ChanTimer struct {
 // though nobody else holds it any more. And the channel has room for one value, which
 // len and cap show.
 //
-// Cost: that of AfterFunc, with two allocations of 192 bytes together. It fires without a
+// Cost: that of AfterFunc, with three allocations of 216 bytes together. It fires without a
 // goroutine and whatever the executor is.
 func (tw *TimingWheel) NewTimer(d time.Duration) *ChanTimer {
 	return tw.newChanTimer("NewTimer", d)

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -498,6 +499,14 @@ func TestAllocations(t *testing.T) {
 		x.ResetAt(tw.start.Add(later))
 		x.Stop()
 	}))
+	require.Equal(t, 3.0, testing.AllocsPerRun(1000, func() { tw.NewTimer(time.Minute).Stop() }))
+	for _, parent := range []context.Context{context.Background(), t.Context()} {
+		require.Equal(t, 2.0, testing.AllocsPerRun(1000, func() {
+			ctx, cancel := tw.WithTimeout(parent, time.Minute)
+			require.NoError(t, ctx.Err())
+			cancel()
+		}))
+	}
 }
 
 // TestResetOfAnOverdueTimer: the driver has not come to a timer whose time is
