@@ -25,9 +25,8 @@ import (
 // The inner one's parent is the source, which is the deadlineContext again as the inner
 // one has to see it: nothing but it tells the inner one to end, and by which error.
 //
-// The order of locks: a context's mu, then those of package context. Nobody holds two
-// contexts' of ours, no shard's lock is taken under a context's, and no context's
-// under a shard's.
+// A context's mu is held for no more than its own fields: nobody's parent is asked, nobody
+// is told of the end, and no shard's lock is taken under it, nor is it under a shard's.
 
 // WithTimeout is WithDeadline with the time d from now.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -127,7 +126,7 @@ type deadlineContext struct {
 	keeper *keeper // of the Cause forms
 
 	err    atomic.Value           // stored once, under mu, before the inner context ends
-	source atomic.Pointer[source] // stored once, under mu, by the first Done
+	source atomic.Pointer[source] // stored once, under mu, by the first Done; ended if err was first
 
 	mu        sync.Mutex
 	following bool                          // the parent knows c, or is about to
@@ -166,10 +165,15 @@ func (c *deadlineContext) follow() {
 		p.lead(c)
 		return
 	}
+	leave := context.AfterFunc(c.parent, c.catchUp)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended() == nil {
-		c.leave = context.AfterFunc(c.parent, c.catchUp)
+	ended := c.ended() != nil
+	if !ended {
+		c.leave = leave
+	}
+	c.mu.Unlock()
+	if ended {
+		leave()
 	}
 }
 
@@ -334,20 +338,27 @@ type source struct {
 }
 
 func (c *deadlineContext) makeSource() *source {
+	s := &source{of: c, end: func() {}}
+	s.inner, s.cancel = context.WithCancel(s) // asks the parent, which may be anybody's code: no lock
+
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.source.Load()
-	if s == nil {
-		s = &source{of: c}
-		s.inner, s.cancel = context.WithCancel(s)
-		c.source.Store(s)
+	if c.ended() != nil {
+		// cancel has come by and found no source. Nobody may see it open.
+		c.mu.Unlock()
+		s.end()
+		c.mu.Lock()
 	}
+	defer c.mu.Unlock()
+	if other := c.source.Load(); other != nil {
+		s.cancel()
+		return other
+	}
+	c.source.Store(s)
 	return s
 }
 
 // AfterFunc is how package context asks to be told of the end of a parent that it does
-// not know. It has asked for Done before, under the same hold of mu, so the end has
-// not come.
+// not know.
 func (s *source) AfterFunc(end func()) (stop func() bool) {
 	s.end = end
 	return func() bool { return true }
