@@ -278,6 +278,24 @@ func TestChanTimerExtendsWithoutALock(t *testing.T) {
 	})
 }
 
+// The driver has looked at a timer when Reset moves it to later: it is not sent. Which
+// takes a Reset that read the clock before the deadline, and is too rare to be met by
+// chance.
+func TestChanTimerExtendedAsItIsSent(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	timer := tw.NewTimer(time.Minute)
+	c := &timer.channel
+	s := c.timer.shard
+	s.mu.Lock()
+	word := c.timer.word.Load()
+	require.True(t, timer.Reset(time.Hour))
+	s.sendLocked(c, word)
+	s.mu.Unlock()
+	require.Empty(t, timer.C)
+	require.True(t, timer.Stop())
+}
+
 func TestTicker(t *testing.T) {
 	for _, x := range executors {
 		t.Run(x.name, func(t *testing.T) {
@@ -306,7 +324,9 @@ func TestTicker(t *testing.T) {
 func TestTickerLosesNothingToALateDriver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New(WithInline(), withShards(1))
-		busy := tw.ScheduleFunc(Every(time.Millisecond), func() { time.Sleep(350 * time.Microsecond) })
+		for i := range 200 { // filed first, so they come before the ticker
+			tw.AfterFunc(time.Duration(i)*time.Millisecond, func() { time.Sleep(350 * time.Microsecond) })
+		}
 		time.Sleep(300 * time.Microsecond)
 		ticker := tw.NewTicker(time.Millisecond)
 		start := time.Now()
@@ -315,7 +335,26 @@ func TestTickerLosesNothingToALateDriver(t *testing.T) {
 		}
 		require.Less(t, time.Since(start), 102*time.Millisecond)
 		ticker.Stop()
-		busy.Stop()
+		require.NoError(t, tw.Shutdown(t.Context()))
+	})
+}
+
+// A tick whose own tick of the wheel has come is missed, and leaves one for both.
+func TestTickerJoinsWhatIsDueAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline(), withShards(1))
+		tw.AfterFunc(5*time.Millisecond, func() { time.Sleep(time.Millisecond) })
+		ticker := tw.NewTicker(time.Millisecond)
+		start := time.Now()
+		for i := range 10 {
+			at := time.Duration(i + 1)
+			if at >= 5 {
+				at++ // at 5 the driver is held up until 6, which is missed
+			}
+			require.Equal(t, at*time.Millisecond, (<-ticker.C).Sub(start))
+		}
+		require.EqualValues(t, 11, tw.Stats().Fired)
+		ticker.Stop()
 		require.NoError(t, tw.Shutdown(t.Context()))
 	})
 }

@@ -41,10 +41,12 @@ var deadlineForms = []struct {
 	}, errMine},
 }
 
-// isDone looks at the channel without waiting.
-func isDone(ctx context.Context) bool {
+func isDone(ctx context.Context) bool { return isClosed(ctx.Done()) }
+
+// isClosed looks at the channel without waiting.
+func isClosed(done <-chan struct{}) bool {
 	select {
-	case <-ctx.Done():
+	case <-done:
 		return true
 	default:
 		return false
@@ -214,7 +216,7 @@ func TestContextEndsWithItsParent(t *testing.T) {
 						}
 						if when == "later" {
 							synctest.Wait() // for the goroutine, if it comes by one
-							<-done
+							require.True(t, isClosed(done))
 						}
 						// Without waiting, Err and Done tell what the parent says.
 						requireEnded(t, ctx, parent.ctx.Err(), parent.cause)
@@ -288,6 +290,26 @@ func (c *ownAfterFunc) end(err error) {
 	}
 }
 
+// A meddler is a parent that acts while it is being asked.
+type meddler struct {
+	ownAfterFunc
+	meddle func()
+}
+
+func (c *meddler) AfterFunc(f func()) (stop func() bool) {
+	if c.meddle != nil {
+		c.meddle()
+	}
+	return c.ownAfterFunc.AfterFunc(f)
+}
+
+func (c *meddler) Value(key any) any {
+	if c.meddle != nil {
+		c.meddle()
+	}
+	return c.ownAfterFunc.Value(key)
+}
+
 // A child that ends first leaves nothing behind in its parent.
 func TestContextLeavesItsParent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -314,6 +336,84 @@ func TestContextLeavesItsParent(t *testing.T) {
 			require.Empty(t, own.waiting)
 			require.Empty(t, ours.(*deadlineContext).followers)
 		}
+	})
+}
+
+// A child of ours is told of its parent's end before the cancel of that returns.
+func TestContextTellsItsOwnAtOnce(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	parent, cancelParent := tw.WithTimeout(context.Background(), time.Hour)
+	child, cancelChild := tw.WithTimeout(parent, time.Minute)
+	defer cancelChild()
+	grandchild, cancel := tw.WithTimeout(context.WithValue(child, contextTestKey(1), 1), time.Second)
+	defer cancel()
+	other, cancelOther := tw.WithTimeout(child, time.Second)
+	defer cancelOther()
+	done, otherDone := grandchild.Done(), other.Done() // that of child itself is never asked for
+	cancelParent()
+	require.True(t, isClosed(done))
+	require.True(t, isClosed(otherDone))
+	require.Zero(t, tw.Len())
+}
+
+// A parent and a child that end while the one is being told of the other: the
+// interleavings that are too short to be met by chance.
+func TestContextMeetsAnEnd(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	fresh := func() (*deadlineContext, context.CancelFunc) {
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+		return ctx.(*deadlineContext), cancel
+	}
+	t.Run("the parent", func(t *testing.T) {
+		parent, cancelParent := fresh()
+		ctx, cancel := tw.WithTimeout(parent, time.Minute)
+		defer cancel()
+		child := ctx.(*deadlineContext)
+		cancelParent()
+		parent.lead(child)
+		require.Equal(t, context.Canceled, child.ended())
+		require.Empty(t, parent.followers)
+	})
+	t.Run("the child", func(t *testing.T) {
+		parent, cancelParent := fresh()
+		defer cancelParent()
+		child, cancel := fresh()
+		cancel()
+		parent.lead(child)
+		require.Empty(t, parent.followers)
+	})
+	t.Run("as it is handed over to package time", func(t *testing.T) {
+		ctx, cancel := fresh()
+		cancel()
+		ctx.fallBack(time.Now())
+		require.Nil(t, ctx.fallback)
+	})
+	t.Run("while it follows, and while it asks", func(t *testing.T) {
+		parent := &meddler{ownAfterFunc: ownAfterFunc{ownContext: ownContext{Context: context.Background(), done: make(chan struct{})}}}
+		ctx, cancel := tw.WithTimeout(parent, time.Hour)
+		parent.meddle = cancel
+		require.True(t, isDone(ctx))
+		requireEnded(t, ctx, context.Canceled, context.Canceled)
+		require.Empty(t, parent.waiting)
+		parent.meddle = nil
+
+		ctx, cancel = tw.WithTimeout(parent, time.Hour)
+		ctx.(*deadlineContext).following = true // done with that part
+		parent.meddle = cancel
+		require.True(t, isDone(ctx))
+	})
+	t.Run("while its channel is being made", func(t *testing.T) {
+		ctx, cancel := fresh()
+		s := &source{of: ctx, end: func() {}}
+		s.inner, s.cancel = context.WithCancel(s) // as makeSource does
+		defer s.cancel()
+		cancel()
+		require.True(t, isDone(ctx))
+		require.False(t, isDone(s.inner), "cancel did not know of it")
+		s.end()
+		require.True(t, isDone(s.inner))
 	})
 }
 
@@ -638,8 +738,10 @@ func TestContextOnAStoppedWheel(t *testing.T) {
 					later, cancelLater := form.make(tw, context.Background(), time.Minute)
 					cancelledLater, cancel2 := form.make(tw, context.Background(), time.Second)
 					defer func() { cancelPending(); cancelUnder(); cancelLater(); cancelOrphan() }()
+					fallback := cancelled.(*deadlineContext).fallback
 					cancel()
 					cancel2()
+					require.False(t, fallback.Stop(), "was stopped")
 					requireEnded(t, cancelled, context.Canceled, context.Canceled)
 					requireEnded(t, cancelledLater, context.Canceled, context.Canceled)
 

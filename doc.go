@@ -85,7 +85,8 @@ A wheel made inside a testing/synctest bubble follows the bubble's clock.
 # Cost
 
 	AfterFunc, AtFunc    one allocation of 48 bytes, one clock reading, one mutex
-	ScheduleFunc         the same with 128 bytes, and a call of Next
+	ScheduleFunc         the same with 128 bytes, and a call of Next; 32 bytes more
+	                     with Jitter or StartNow
 	Reset to later       no allocation, one clock reading, one compare-and-swap
 	ResetAt to later     no allocation, one compare-and-swap
 	Reset, ResetAt else  no allocation, one clock reading, one mutex

@@ -137,6 +137,30 @@ func ExampleQueueWhileRunning() {
 	// Output: true false
 }
 
+func ExampleStartNow() {
+	tw := timingwheel.New()
+	loaded := make(chan string)
+	reload := tw.ScheduleFunc(timingwheel.Every(time.Hour), func() { loaded <- "settings loaded" }, timingwheel.StartNow())
+	fmt.Println(<-loaded) // at once, and in an hour again
+	fmt.Println("goes on:", reload.Pending())
+	reload.Stop()
+	// Output:
+	// settings loaded
+	// goes on: true
+}
+
+func ExampleJitter() {
+	tw := timingwheel.New(timingwheel.WithInline())
+	start := time.Now()
+	reported := make(chan time.Duration, 100)
+	// A fleet of programs that were started together does not report together.
+	report := tw.ScheduleFunc(timingwheel.Every(20*time.Millisecond), func() { reported <- time.Since(start) },
+		timingwheel.Jitter(10*time.Millisecond))
+	fmt.Println("before its time:", <-reported < 20*time.Millisecond, <-reported < 40*time.Millisecond)
+	report.Stop()
+	// Output: before its time: false false
+}
+
 func ExampleTimingWheel_Init() {
 	type session struct {
 		user string

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -17,11 +18,12 @@ import (
 // A Scheduler says when a schedule runs next. Every Schedule of robfig/cron is
 // one. Next is given the wall time of the run before, first that of the call of
 // ScheduleFunc, in the time's own location and without monotonic reading, and
-// returns the time of the next run. It is called once for every run, also for one
-// that was missed and does not take place; only after a thousand such it is given
+// returns the time of the next run. The time of a run is the one that Next said,
+// not the one that Jitter makes of it. Next is called once for every run, also for
+// one that was missed and does not take place; only after a thousand such it is given
 // the present time instead. The schedule ends if Next returns the zero time or one
 // that is not after the time given. Next must not block: calls after the first
-// are made by the driver.
+// are made by the driver, and with StartNow the first too.
 type Scheduler interface {
 	Next(time.Time) time.Time
 }
@@ -43,7 +45,8 @@ type every time.Duration
 // recognises the type and counts on the monotonic clock instead.
 func (d every) Next(t time.Time) time.Time { return t.Add(time.Duration(d)) }
 
-// A ScheduleOption sets what ScheduleFunc does when runs overlap or were missed.
+// A ScheduleOption sets how ScheduleFunc begins and spreads the runs, and what
+// becomes of runs that overlap or were missed.
 type ScheduleOption func(*schedule)
 
 // SkipWhileRunning leaves out a run that would begin while another run of the
@@ -74,6 +77,31 @@ func SkipMissed(grace time.Duration) ScheduleOption {
 // RunMissed makes up for every run that was missed, one after the other.
 func RunMissed() ScheduleOption {
 	return func(s *schedule) { s.missed = runMissed }
+}
+
+// StartNow has the first run at once instead of when the Scheduler says; the
+// second is what it says from there: one period later with Every. So a Scheduler
+// that has no run at all, or ends, still has this one. It is a run like the others:
+// Jitter puts it off too, so that a fleet that restarts does not begin in step. It
+// may begin before ScheduleFunc has returned.
+func StartNow() ScheduleOption {
+	return func(s *schedule) { s.offsets().startNow = true }
+}
+
+// Jitter puts off every run by a random duration from zero up to, but not
+// including, d, drawn anew for each run. The rhythm stays as it is: run n of Every(p)
+// comes between n*p and n*p+d, so nothing drifts. A run that Reset moves comes when
+// Reset says, and those after it are put off again.
+//
+// d should be less than the time between two runs. Runs keep their order in any case:
+// one whose delay would bring it before the run before it comes together with that.
+// By default the two then become one, as if one had been missed; with SkipMissed and
+// RunMissed both take place. Jitter panics if d is negative; zero is no jitter.
+func Jitter(d time.Duration) ScheduleOption {
+	if d < 0 {
+		panic("timingwheel: negative jitter " + d.String())
+	}
+	return func(s *schedule) { s.offsets().jitter = d }
 }
 
 type overlapPolicy uint8
@@ -107,14 +135,67 @@ type schedule struct {
 	missed  missedPolicy
 	grace   time.Duration
 	busy    atomic.Int64 // runs in progress or queued, unless they may overlap
+	offset  *offset      // nil without StartNow and Jitter
 
 	// scheduler is the driver's alone once the timer is armed. It is taken out
 	// while its Next runs, so that one that panics or exits is not asked again.
 	scheduler Scheduler
 
-	// at is the wall time of the pending run while the state is onWall. Written
-	// by the driver under the shard's lock.
+	// at is the wall time of the pending run while the state is onWall, jitter
+	// included. Written by the driver under the shard's lock.
 	at time.Time
+}
+
+// offset is what StartNow and Jitter add to a schedule: apart from it, as few
+// schedules have either, and all timers for a wall time are schedules. It is the
+// driver's alone once the timer is armed.
+type offset struct {
+	startNow bool
+	jitter   time.Duration
+
+	// shift is by how much the pending run is later than its place in the rhythm.
+	shift time.Duration
+
+	// planned is the deadline that the pending run was armed with, and -1 if it is
+	// onWall. A pending timer with another was moved by Reset, and the rhythm with
+	// it. (One that Reset left where it was is taken as not moved.)
+	planned int64
+}
+
+func (s *schedule) offsets() *offset {
+	if s.offset == nil {
+		s.offset = &offset{}
+	}
+	return s.offset
+}
+
+// draw returns by how much to put off a run.
+func (o *offset) draw() time.Duration {
+	if o == nil || o.jitter == 0 {
+		return 0
+	}
+	return rand.N(o.jitter)
+}
+
+// most is the largest that draw returns.
+func (o *offset) most() time.Duration {
+	if o == nil || o.jitter == 0 {
+		return 0
+	}
+	return o.jitter - 1
+}
+
+// of returns the shift of the run that is due by this word. Of a run that Reset has
+// moved, which has none, planned is false; also, as it makes no difference there, of
+// one of Every's without an offset.
+func (o *offset) of(word uint64) (shift time.Duration, planned bool) {
+	switch {
+	case stateOf(word) == pending && (o == nil || deadlineOf(word) != o.planned):
+		return 0, false
+	case o == nil:
+		return 0, true
+	}
+	return o.shift, true
 }
 
 // schedule returns what a Timer that is not plain is part of. Such a Timer is
@@ -129,11 +210,17 @@ func (t *Timer) schedule() *schedule { return (*schedule)(unsafe.Pointer(t)) }
 // is fixed before a run is handed over. Unless options say otherwise, runs may
 // overlap, and runs that were missed become one.
 //
-// A Scheduler follows the wall clock as AtFunc does, but for Every's. The Timer
-// is never nil; if s has no run at all it is inert. While the schedule lives,
-// Reset moves its next run; the one after it is what s says from there.
+// A Scheduler follows the wall clock as AtFunc does, but for Every's. If the clock
+// is stepped forward, the runs it leapt over were missed; if it is stepped back, the
+// next run keeps its time, and those that took place do not take place again.
 //
-// Cost: that of AfterFunc, and a call of s.Next on the caller.
+// The Timer is never nil. If s has no run at all, as cron's for a 30th of February,
+// it is inert: Pending and Stop return false from the beginning, and f is never
+// called. While the schedule lives, Reset moves its next run; the one after it is
+// what s says from there.
+//
+// Cost: that of AfterFunc, and a call of s.Next on the caller; with StartNow or Jitter
+// a second allocation, of 32 bytes.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOption) *Timer {
 	tw.check("ScheduleFunc")
 	switch {
@@ -152,16 +239,9 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOptio
 	home := tw.deal()
 	r.timer.init(home, nil, recurring)
 	now := tw.now()
-	if d, ok := s.(every); ok {
-		home.arm(&r.timer, pending, deadlineAfter(now, time.Duration(d)), now)
-		return &r.timer
-	}
-	wall := tw.wall().Round(0)
-	at, ok := time.Time{}, false
-	tw.invoke(func() { at, ok = nextAfter(s, wall) })
-	if ok {
-		r.at = at
-		home.arm(&r.timer, onWall, wallDeadline(at, wall, now), now)
+	if p := r.first(now); p.state != idle {
+		r.fix(p)
+		home.arm(&r.timer, p.state, p.deadline, now)
 	}
 	return &r.timer
 }
@@ -193,12 +273,58 @@ func wallDeadline(at, wall time.Time, now int64) int64 {
 	return deadlineAfter(now, min(d, wallRecheck))
 }
 
-// plan is what becomes of a schedule whose timer is due.
+// later returns the instant shift after the given one, which may be never.
+func later(instant int64, shift time.Duration) int64 {
+	if shift == 0 {
+		return instant
+	}
+	return deadlineAfter(instant, shift)
+}
+
+// plan is what becomes of a schedule whose timer is due, or new.
 type plan struct {
-	run      bool      // the run that is due takes place
-	state    state     // pending or onWall, or idle if no other run follows
-	deadline int64     // of the next run
-	at       time.Time // the same on the wall clock, if onWall
+	run      bool          // the run that is due takes place
+	state    state         // pending or onWall, or idle if no other run follows
+	deadline int64         // of the next run
+	at       time.Time     // the same on the wall clock, if onWall
+	shift    time.Duration // how much of that is jitter
+}
+
+// fix notes the run that p is about, before the timer is armed for it or under
+// the same hold of the lock.
+func (s *schedule) fix(p plan) {
+	s.at = p.at
+	if o := s.offset; o != nil {
+		o.shift, o.planned = p.shift, -1
+		if p.state == pending {
+			o.planned = p.deadline
+		}
+	}
+}
+
+// first plans the first run, for a ScheduleFunc that was called at the instant now.
+func (s *schedule) first(now int64) (p plan) {
+	tw := s.timer.shard.tw
+	p.shift = s.offset.draw()
+	d, monotonic := s.scheduler.(every)
+	switch {
+	case s.offset != nil && s.offset.startNow:
+		// By the monotonic clock: one that is stepped back just now shall not put off
+		// for hours what is to come at once.
+		p.state, p.deadline = pending, later(now, p.shift)
+		p.at = tw.wall().Round(0) // for its location
+	case monotonic:
+		p.state, p.deadline = pending, later(deadlineAfter(now, time.Duration(d)), p.shift)
+	default:
+		wall := tw.wall().Round(0)
+		at, ok := time.Time{}, false
+		tw.invoke(func() { at, ok = nextAfter(s.scheduler, wall) })
+		if ok {
+			p.state, p.at = onWall, at.Add(p.shift)
+			p.deadline = wallDeadline(p.at, wall, now)
+		}
+	}
+	return p
 }
 
 // runLocked handles the timer of r, which is due: it fixes the next run and
@@ -242,7 +368,7 @@ func (s *shard) runLocked(r *schedule, word uint64, now int64) {
 		if p.run {
 			s.count.started++
 		}
-		r.at = p.at
+		r.fix(p)
 		s.placeLocked(t, p.deadline, now-now%tw.tick)
 	}
 	if p.run {
@@ -268,40 +394,66 @@ func (s *schedule) next(word uint64) (p plan) {
 	// within it is on time at the next.
 	now := tw.now()
 	begun := now - now%tw.tick
-	if d, ok := scheduler.(every); ok {
-		p = s.nextEvery(deadlineOf(word), int64(d), begun)
+	deadline := deadlineOf(word)
+	shift, planned := s.offset.of(word)
+	if d, monotonic := scheduler.(every); monotonic {
+		p = s.nextEvery(deadline, deadline-int64(shift), int64(d), begun)
 	} else {
-		wall := tw.wall().Round(0).In(s.at.Location()).Add(time.Duration(begun - now))
+		present := tw.wall().Round(0).In(s.at.Location())
 		at := s.at
-		if stateOf(word) != onWall {
-			at = wall.Add(time.Duration(now - begun)) // Reset moved this run here
+		switch {
+		case stateOf(word) == onWall:
+		case planned: // StartNow's first run, by the monotonic clock
+			at = present.Add(time.Duration(deadline - now))
+		default: // Reset moved this run here
+			at = present
 		}
-		p = s.nextWall(scheduler, at, wall)
+		wall := present.Add(time.Duration(begun - now))
+		p = s.nextWall(scheduler, at, at.Add(-shift), wall)
 		p.deadline = wallDeadline(p.at, wall, begun)
 	}
 	s.scheduler = scheduler
 	return p
 }
 
-// nextEvery plans the run after the one that was due at deadline, d later, at
-// the instant now.
-func (s *schedule) nextEvery(deadline, d, now int64) plan {
-	next := deadlineAfter(deadline, time.Duration(d))
+// nextEvery plans the run after the one that was due at deadline, and whose place in
+// the rhythm was place, at the instant now.
+func (s *schedule) nextEvery(deadline, place, d, now int64) plan {
+	p := plan{run: true, state: pending}
+	past := int64(-1) // runs up to here are passed over
 	switch {
-	case s.missed == joinMissed && next <= now:
-		next = deadlineAfter(now, time.Duration(d-(now-next)%d))
+	case s.missed == joinMissed:
+		past = now
 	case s.missed == skipMissed && now-deadline > int64(s.grace):
-		// The first of the rhythm that is not too late, though it may be due.
-		since := now - int64(s.grace)
-		next = deadlineAfter(since, time.Duration(d-1-(since-deadline-1)%d))
-		return plan{run: false, state: pending, deadline: next}
+		p.run = false
+		past = now - int64(s.grace) - 1
 	}
-	return plan{run: true, state: pending, deadline: next}
+	next := everyAfter(deadlineAfter(place, time.Duration(d)), d, past-int64(s.offset.most()))
+	p.shift = s.offset.draw()
+	for steps := 1; later(next, p.shift) <= past; steps++ {
+		next = deadlineAfter(next, time.Duration(d))
+		if steps >= maxMissedSteps {
+			next = everyAfter(next, d, past)
+		}
+		p.shift = s.offset.draw()
+	}
+	p.deadline = max(later(next, p.shift), deadline) // runs keep their order
+	p.shift = time.Duration(p.deadline - next)
+	return p
 }
 
-// nextWall plans the run after the one that was due at the wall time at, but for
-// its deadline. wall is the present time.
-func (s *schedule) nextWall(scheduler Scheduler, at, wall time.Time) plan {
+// everyAfter returns the first of a rhythm of d that is not before next and is after
+// past.
+func everyAfter(next, d, past int64) int64 {
+	if next > past {
+		return next
+	}
+	return deadlineAfter(past, time.Duration(d-(past-next)%d))
+}
+
+// nextWall plans the run after the one that was due at the wall time at, and whose
+// place in the rhythm was place, but for its deadline. wall is the present time.
+func (s *schedule) nextWall(scheduler Scheduler, at, place, wall time.Time) plan {
 	p := plan{run: true, state: onWall}
 	var past time.Time // runs up to here are passed over
 	switch {
@@ -311,17 +463,24 @@ func (s *schedule) nextWall(scheduler Scheduler, at, wall time.Time) plan {
 		p.run = false
 		past = wall.Add(-s.grace - 1)
 	}
-	next, ok := nextAfter(scheduler, at)
-	for steps := 1; ok && !next.After(past); steps++ {
+	next, ok := nextAfter(scheduler, place)
+	p.shift = s.offset.draw()
+	for steps := 1; ok && !next.Add(p.shift).After(past); steps++ {
 		if steps >= maxMissedSteps {
 			next = past
 		}
 		next, ok = nextAfter(scheduler, next)
+		p.shift = s.offset.draw()
 	}
 	if !ok {
 		p.state = idle
+		return p
 	}
-	p.at = next
+	p.at = next.Add(p.shift)
+	if p.at.Before(at) { // runs keep their order
+		p.at = at.In(next.Location())
+		p.shift = at.Sub(next)
+	}
 	return p
 }
 
