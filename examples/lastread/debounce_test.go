@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sort"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel"
+)
+
+type firing struct {
+	at  time.Duration
+	key string
+}
+
+// tape collects calls of fire.
+type tape struct {
+	mu    sync.Mutex
+	start time.Time
+	fired []firing
+}
+
+func newTape() *tape { return &tape{start: time.Now()} }
+
+func (p *tape) fire(key string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fired = append(p.fired, firing{time.Since(p.start), key})
+}
+
+func (p *tape) all() []firing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sort.Slice(p.fired, func(i, j int) bool {
+		a, b := p.fired[i], p.fired[j]
+		return a.at < b.at || a.at == b.at && a.key < b.key
+	})
+	return append([]firing(nil), p.fired...)
+}
+
+func TestTwoHoursAfterTheLastRead(t *testing.T) {
+	const h, ms = time.Hour, time.Millisecond
+	type event struct {
+		at  time.Duration
+		key string
+	}
+	for name, c := range map[string]struct {
+		events []event
+		want   []firing
+	}{
+		"one event":             {[]event{{0, "a"}}, []firing{{2 * h, "a"}}},
+		"every event pushes":    {[]event{{0, "a"}, {h, "a"}, {2 * h, "a"}, {2*h + 1*ms, "a"}}, []firing{{4*h + ms, "a"}}},
+		"just in time":          {[]event{{0, "a"}, {2*h - ms, "a"}}, []firing{{4*h - ms, "a"}}},
+		"just too late":         {[]event{{0, "a"}, {2*h + ms, "a"}}, []firing{{2 * h, "a"}, {4*h + ms, "a"}}},
+		"keys do not meet":      {[]event{{0, "a"}, {h, "b"}, {h, "c"}, {2*h - ms, "c"}}, []firing{{2 * h, "a"}, {3 * h, "b"}, {4*h - ms, "c"}}},
+		"comes back much later": {[]event{{0, "a"}, {240 * h, "a"}}, []firing{{2 * h, "a"}, {242 * h, "a"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newTape()
+				d := newDebounce(timingwheel.New(), quiet, p.fire)
+				for _, e := range c.events {
+					time.Sleep(e.at - time.Since(p.start))
+					require.True(t, d.touch(e.key))
+				}
+				time.Sleep(1000 * h)
+				synctest.Wait()
+				require.Equal(t, c.want, p.all())
+				require.Zero(t, d.waiting())
+				require.Zero(t, d.tw.Len())
+			})
+		})
+	}
+}
+
+// Hundred thousand pushes leave one timer.
+func TestManyPushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTape()
+		d := newDebounce(timingwheel.New(), quiet, p.fire)
+		for range 100_000 {
+			d.touch("a")
+		}
+		require.Equal(t, 1, d.tw.Len())
+		time.Sleep(time.Hour)
+		d.touch("a")
+		require.Equal(t, 1, d.tw.Len())
+		time.Sleep(24 * time.Hour)
+		require.Equal(t, []firing{{3 * time.Hour, "a"}}, p.all())
+	})
+}
+
+// The event at the very moment of firing, step by step: the callback has been handed
+// over and has not begun.
+func TestEventMeetsFiring(t *testing.T) {
+	type setup struct {
+		d    *debounce[string]
+		p    *tape
+		next func() (callback func()) // waits for the next that is handed over
+	}
+	for name, play := range map[string]func(t *testing.T, s setup){
+		"event first": func(t *testing.T, s setup) {
+			expire := s.next()
+			s.d.touch("a")
+			expire()
+			require.Empty(t, s.p.all(), "it would be early")
+			require.Equal(t, 1, s.d.waiting())
+			s.next()()
+			require.Equal(t, []firing{{2 * quiet, "a"}}, s.p.all())
+		},
+		"firing first": func(t *testing.T, s setup) {
+			s.next()()
+			s.d.touch("a")
+			require.Equal(t, []firing{{quiet, "a"}}, s.p.all())
+			s.next()()
+			require.Equal(t, []firing{{quiet, "a"}, {2 * quiet, "a"}}, s.p.all())
+		},
+		"held up for another two hours": func(t *testing.T, s setup) {
+			first := s.next()
+			s.d.touch("a")
+			second := s.next()
+			first()
+			second()
+			require.Equal(t, []firing{{2 * quiet, "a"}}, s.p.all())
+		},
+		"held up until there is another entry": func(t *testing.T, s setup) {
+			first := s.next()
+			s.d.touch("a")
+			s.next()()
+			s.d.touch("a")
+			third := s.next() // not pending any more, so only its identity tells
+			first()
+			require.Equal(t, []firing{{2 * quiet, "a"}}, s.p.all())
+			third()
+			require.Equal(t, []firing{{2 * quiet, "a"}, {3 * quiet, "a"}}, s.p.all())
+		},
+		"forgotten": func(t *testing.T, s setup) {
+			expire := s.next()
+			require.True(t, s.d.forget("a"))
+			require.False(t, s.d.forget("a"))
+			expire()
+			require.Empty(t, s.p.all())
+		},
+		"stopped": func(t *testing.T, s setup) {
+			expire := s.next()
+			require.Equal(t, []string{"a"}, s.d.stop())
+			expire()
+			require.Empty(t, s.p.all(), "stop has handed it back")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				handedOver := make(chan func(), 10)
+				p := newTape()
+				d := newDebounce(timingwheel.New(timingwheel.WithExecutor(func(f func()) { handedOver <- f })), quiet, p.fire)
+				d.touch("a")
+				play(t, setup{d, p, func() func() { return <-handedOver }})
+				require.Zero(t, d.waiting())
+				require.Zero(t, d.tw.Len())
+			})
+		})
+	}
+}
+
+func TestForgetAndStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTape()
+		d := newDebounce(timingwheel.New(), quiet, p.fire)
+		for _, key := range []string{"a", "b", "c"} {
+			d.touch(key)
+		}
+		require.True(t, d.forget("b"))
+		require.False(t, d.forget("b"))
+		require.False(t, d.forget("nobody"))
+		require.Equal(t, 2, d.tw.Len())
+		time.Sleep(time.Hour)
+		require.ElementsMatch(t, []string{"a", "c"}, d.stop())
+		require.Empty(t, d.stop())
+		require.False(t, d.touch("a"))
+		require.False(t, d.forget("a"))
+		require.Zero(t, d.tw.Len())
+		time.Sleep(24 * time.Hour)
+		require.Empty(t, p.all())
+	})
+}
+
+// Few keys, many events, most of them at the very moment of a firing: those of a key
+// come a whole number of quiet times after one another. The record of the events of a
+// key says when its firings had to be.
+func TestHammer(t *testing.T) {
+	const keys, writers, events = 20, 8, 40
+	synctest.Test(t, func(t *testing.T) {
+		p := newTape()
+		d := newDebounce(timingwheel.New(), quiet, p.fire)
+		var mu sync.Mutex
+		touched := make(map[string]map[time.Duration]bool)
+		var writing sync.WaitGroup
+		for range writers {
+			writing.Go(func() {
+				for range events {
+					key := fmt.Sprint("key", rand.IntN(keys))
+					d.touch(key)
+					mu.Lock()
+					if touched[key] == nil {
+						touched[key] = make(map[time.Duration]bool)
+					}
+					touched[key][time.Since(p.start)] = true
+					mu.Unlock()
+					time.Sleep(time.Duration(rand.IntN(2)) * quiet)
+				}
+			})
+		}
+		writing.Wait()
+		time.Sleep(2 * quiet)
+		require.NoError(t, d.tw.Shutdown(context.Background()))
+
+		fired := make(map[string]map[time.Duration]bool)
+		for _, f := range p.all() {
+			if fired[f.key] == nil {
+				fired[f.key] = make(map[time.Duration]bool)
+			}
+			require.False(t, fired[f.key][f.at], "%s twice at %v", f.key, f.at)
+			fired[f.key][f.at] = true
+			require.True(t, touched[f.key][f.at-quiet], "%s at %v, which is no quiet time after an event", f.key, f.at)
+		}
+		for key, at := range touched {
+			for event := range at {
+				// At the moment of its firing another event may have pushed it on.
+				require.True(t, fired[key][event+quiet] || at[event+quiet], "the event of %s at %v is lost", key, event)
+			}
+		}
+		require.Zero(t, d.waiting())
+		t.Logf("%d events, %d firings", writers*events, len(p.fired))
+	})
+}
+
+// The same on the real clock, where the moments are milliseconds.
+func TestHammerRealTime(t *testing.T) {
+	const quiet = 2 * time.Millisecond
+	var mu sync.Mutex
+	last := make(map[int]time.Time) // just before the last touch that returned
+	fired := make(map[int]time.Time)
+	early := 0
+	tw := timingwheel.New()
+	var d *debounce[int]
+	d = newDebounce(tw, quiet, func(key int) {
+		mu.Lock()
+		defer mu.Unlock()
+		fired[key] = time.Now()
+	})
+	var writing sync.WaitGroup
+	for key := range 8 {
+		writing.Go(func() {
+			for range 100 {
+				before := time.Now()
+				d.touch(key)
+				mu.Lock()
+				last[key] = before
+				mu.Unlock()
+				time.Sleep(time.Duration(rand.Int64N(int64(2 * quiet))))
+			}
+		})
+	}
+	writing.Wait()
+	for d.waiting() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, tw.Shutdown(context.Background()))
+	for key, at := range last {
+		if fired[key].Sub(at) < quiet {
+			early++
+		}
+	}
+	require.Zero(t, early, "the last firing of every key is after its last event, and not early")
+}
+
+// What keys take is given back when they have gone.
+func TestMemoryIsGivenBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many keys")
+	}
+	const n = 50_000
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	tw := timingwheel.New()
+	d := newDebounce(tw, time.Hour, func(int) {})
+	before := heap()
+	for key := range n {
+		d.touch(key)
+	}
+	full := heap() - before
+	for key := range n {
+		require.True(t, d.forget(key))
+	}
+	left := heap() - before
+	t.Logf("%d bytes a key; left of %d bytes: %d", full/n, full, left)
+	require.Less(t, left, full/10)
+	runtime.KeepAlive(d)
+	tw.Stop()
+}
