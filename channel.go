@@ -195,7 +195,7 @@ func (s *shard) sendLocked(c *channel, word uint64) {
 	begun := s.tw.at(now)
 	begun -= begun % s.tw.tick
 	if c.period > 0 {
-		next = nextInRhythm(deadlineOf(word), int64(c.period), begun)
+		next = everyAfter(deadlineAfter(deadlineOf(word), c.period), int64(c.period), begun)
 		to = makeWord(pending, next)
 	}
 	if !t.word.CompareAndSwap(word, to) {
@@ -208,14 +208,4 @@ func (s *shard) sendLocked(c *channel, word uint64) {
 		s.placeLocked(t, next, begun)
 	}
 	c.sendLocked(now)
-}
-
-// nextInRhythm returns the first instant after now of those that follow deadline, d
-// apart.
-func nextInRhythm(deadline, d, now int64) int64 {
-	next := deadlineAfter(deadline, time.Duration(d))
-	if next <= now {
-		next = deadlineAfter(now, time.Duration(d-(now-next)%d))
-	}
-	return next
 }

@@ -39,6 +39,7 @@ func TestMisuseIsNamed(t *testing.T) {
 		{"timingwheel: ScheduleFunc with a nil callback", func() { tw.ScheduleFunc(Every(time.Second), nil) }},
 		{"timingwheel: ScheduleFunc with a nil Scheduler", func() { tw.ScheduleFunc(nil, f) }},
 		{"timingwheel: nil ScheduleOption", func() { tw.ScheduleFunc(Every(time.Second), f, nil) }},
+		{"timingwheel: negative jitter -1s", func() { Jitter(-time.Second) }},
 		{"timingwheel: non-positive interval 0s", func() { Every(0) }},
 		{"timingwheel: non-positive interval -1s", func() { Every(-time.Second) }},
 		{"timingwheel: negative grace -1s", func() { SkipMissed(-time.Second) }},

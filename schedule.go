@@ -1,7 +1,6 @@
 package timingwheel
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -45,81 +44,6 @@ type every time.Duration
 // recognises the type and counts on the monotonic clock instead.
 func (d every) Next(t time.Time) time.Time { return t.Add(time.Duration(d)) }
 
-// A ScheduleOption sets how ScheduleFunc begins and spreads the runs, and what
-// becomes of runs that overlap or were missed.
-type ScheduleOption func(*schedule)
-
-// SkipWhileRunning leaves out a run that would begin while another run of the
-// same schedule is in progress. By default runs may overlap.
-func SkipWhileRunning() ScheduleOption {
-	return func(s *schedule) { s.overlap = skipOverlap }
-}
-
-// QueueWhileRunning has runs that would begin while another is in progress wait
-// for it, so that each takes place and no two overlap. One that waits takes no
-// memory, follows on the goroutine of the one before it, and does not begin if the
-// wheel is stopped before its turn.
-func QueueWhileRunning() ScheduleOption {
-	return func(s *schedule) { s.overlap = queueOverlap }
-}
-
-// SkipMissed leaves out runs that come more than grace late, as after a suspend
-// of the machine. By default all runs that were missed become one, at once.
-// grace has to allow for the tick and for the platform's wake-up; it panics if
-// negative.
-func SkipMissed(grace time.Duration) ScheduleOption {
-	if grace < 0 {
-		panic("timingwheel: negative grace " + grace.String())
-	}
-	return func(s *schedule) { s.missed, s.grace = skipMissed, grace }
-}
-
-// RunMissed makes up for every run that was missed, one after the other.
-func RunMissed() ScheduleOption {
-	return func(s *schedule) { s.missed = runMissed }
-}
-
-// StartNow has the first run at once instead of when the Scheduler says; the
-// second is what it says from there: one period later with Every. So a Scheduler
-// that has no run at all, or ends, still has this one. It is a run like the others:
-// Jitter puts it off too, so that a fleet that restarts does not begin in step. It
-// may begin before ScheduleFunc has returned.
-func StartNow() ScheduleOption {
-	return func(s *schedule) { s.offsets().startNow = true }
-}
-
-// Jitter puts off every run by a random duration from zero up to, but not
-// including, d, drawn anew for each run. The rhythm stays as it is: run n of Every(p)
-// comes between n*p and n*p+d, so nothing drifts. A run that Reset moves comes when
-// Reset says, and those after it are put off again.
-//
-// d should be less than the time between two runs. Runs keep their order in any case:
-// one whose delay would bring it before the run before it comes together with that.
-// By default the two then become one, as if one had been missed; with SkipMissed and
-// RunMissed both take place. Jitter panics if d is negative; zero is no jitter.
-func Jitter(d time.Duration) ScheduleOption {
-	if d < 0 {
-		panic("timingwheel: negative jitter " + d.String())
-	}
-	return func(s *schedule) { s.offsets().jitter = d }
-}
-
-type overlapPolicy uint8
-
-const (
-	allowOverlap overlapPolicy = iota
-	skipOverlap
-	queueOverlap
-)
-
-type missedPolicy uint8
-
-const (
-	joinMissed missedPolicy = iota
-	runMissed
-	skipMissed
-)
-
 // maxMissedSteps is how many missed runs are passed over one by one, which keeps
 // the phase of a Scheduler that only adds to the time it is given. The rest is
 // skipped at once, as the driver has other timers too.
@@ -144,58 +68,6 @@ type schedule struct {
 	// at is the wall time of the pending run while the state is onWall, jitter
 	// included. Written by the driver under the shard's lock.
 	at time.Time
-}
-
-// offset is what StartNow and Jitter add to a schedule: apart from it, as few
-// schedules have either, and all timers for a wall time are schedules. It is the
-// driver's alone once the timer is armed.
-type offset struct {
-	startNow bool
-	jitter   time.Duration
-
-	// shift is by how much the pending run is later than its place in the rhythm.
-	shift time.Duration
-
-	// planned is the deadline that the pending run was armed with, and -1 if it is
-	// onWall. A pending timer with another was moved by Reset, and the rhythm with
-	// it. (One that Reset left where it was is taken as not moved.)
-	planned int64
-}
-
-func (s *schedule) offsets() *offset {
-	if s.offset == nil {
-		s.offset = &offset{}
-	}
-	return s.offset
-}
-
-// draw returns by how much to put off a run.
-func (o *offset) draw() time.Duration {
-	if o == nil || o.jitter == 0 {
-		return 0
-	}
-	return rand.N(o.jitter)
-}
-
-// most is the largest that draw returns.
-func (o *offset) most() time.Duration {
-	if o == nil || o.jitter == 0 {
-		return 0
-	}
-	return o.jitter - 1
-}
-
-// of returns the shift of the run that is due by this word. Of a run that Reset has
-// moved, which has none, planned is false; also, as it makes no difference there, of
-// one of Every's without an offset.
-func (o *offset) of(word uint64) (shift time.Duration, planned bool) {
-	switch {
-	case stateOf(word) == pending && (o == nil || deadlineOf(word) != o.planned):
-		return 0, false
-	case o == nil:
-		return 0, true
-	}
-	return o.shift, true
 }
 
 // schedule returns what a Timer that is not plain is part of. Such a Timer is
