@@ -25,31 +25,31 @@ import (
 // The inner one's parent is the source, which is the deadlineContext again as the inner
 // one has to see it: nothing but it tells the inner one to end, and by which error.
 //
-// A context's mu is held for no more than its own fields: nobody's parent is asked, nobody
-// is told of the end, and no shard's lock is taken under it, nor is it under a shard's.
+// A context's mu is held for no more than its own fields: no parent is asked under it,
+// nobody told of the end, and no shard's lock taken; nor is it taken under a shard's.
 
 // WithTimeout is WithDeadline with the time d from now.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	tw.check("WithTimeout")
-	now := time.Now()
-	return tw.withDeadline("WithTimeout", parent, now.Add(d), deadlineAfter(tw.at(now), d), tw.at(now), nil)
+	return tw.newContext("WithTimeout", parent, tw.endAfter(d), nil)
 }
 
-// WithDeadline returns a child of parent that ends, with the error
-// context.DeadlineExceeded, when the time at has come; when the CancelFunc is called;
-// or when parent ends, whichever is first. It is context.WithDeadline but for its timer, which belongs to
-// the wheel: it is never early, and late by a tick more. The CancelFunc has to be
-// called as soon as the context is not needed any more.
+// WithDeadline returns a child of parent that ends when the time at has come, by the error
+// context.DeadlineExceeded; when the CancelFunc is called; or when parent ends, whichever
+// is first. It is context.WithDeadline but for its timer, which belongs to the wheel: it
+// is never early, and late by a tick more. The CancelFunc has to be called as soon as
+// the context is not needed any more.
 //
 // Contexts derived from it need no goroutine each, neither those of this package nor
 // those of package context, with values in between or without. When a parent of package
 // context's ends, a goroutine closes the channel that Done has returned before, a moment
-// after the parent's; Err, and Done called anew, tell at once. Of a parent's end a context
-// learns when it is asked, if Done was never called; its timer stays pending until then.
+// after the parent's; Err, and Done called anew, tell at once. If Done was never called,
+// the context learns of its parent's end when it is asked, and its timer stays pending
+// until then.
 //
-// context.Cause of it is that of an ancestor of package context's once that is cancelled,
-// though the deadline came first, unless Done had been called before; WithDeadlineCause keeps its
-// own in every case.
+// context.Cause of it, once an ancestor of package context's has been cancelled too, is
+// that ancestor's, even if this context had ended before; unless Done was called before it
+// ended. WithDeadlineCause keeps its own cause in any case.
 //
 // A context does not need the executor, and does not end with the wheel: on a
 // stopped wheel, and when the wheel is stopped before the deadline, package time
@@ -61,57 +61,67 @@ func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (con
 // context.AfterFunc over a parent of package context's that can be cancelled.
 func (tw *TimingWheel) WithDeadline(parent context.Context, at time.Time) (context.Context, context.CancelFunc) {
 	tw.check("WithDeadline")
-	deadline, now := tw.untilTime(at)
-	return tw.withDeadline("WithDeadline", parent, at, deadline, now, nil)
+	return tw.newContext("WithDeadline", parent, tw.endAt(at), nil)
 }
 
 // WithTimeoutCause is WithTimeout, and sets the cause of the context, which context.Cause
 // returns, when the timeout expires. The CancelFunc does not set it.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	tw.check("WithTimeoutCause")
-	now := time.Now()
-	return tw.withDeadline("WithTimeoutCause", parent, now.Add(d), deadlineAfter(tw.at(now), d), tw.at(now), &keeper{own: cause})
+	return tw.newContext("WithTimeoutCause", parent, tw.endAfter(d), &keeper{own: cause})
 }
 
 // WithDeadlineCause is WithDeadline, and sets the cause of the context, which context.Cause
 // returns, when the deadline has come. The CancelFunc does not set it.
 func (tw *TimingWheel) WithDeadlineCause(parent context.Context, at time.Time, cause error) (context.Context, context.CancelFunc) {
 	tw.check("WithDeadlineCause")
-	deadline, now := tw.untilTime(at)
-	return tw.withDeadline("WithDeadlineCause", parent, at, deadline, now, &keeper{own: cause})
+	return tw.newContext("WithDeadlineCause", parent, tw.endAt(at), &keeper{own: cause})
 }
 
-// untilTime returns the instant of at, and the present one.
-func (tw *TimingWheel) untilTime(at time.Time) (deadline, now int64) {
-	now = tw.now()
+// An end is when a context ends, as the caller has said it and by the wheel's clock.
+type end struct {
+	at            time.Time
+	deadline, now int64 // now is the reading of the clock that goes with it
+}
+
+func (tw *TimingWheel) endAfter(d time.Duration) end {
+	now := time.Now()
+	instant := tw.at(now)
+	return end{at: now.Add(d), deadline: deadlineAfter(instant, d), now: instant}
+}
+
+func (tw *TimingWheel) endAt(at time.Time) end {
+	e := end{at: at, now: tw.now()}
 	if isWallOnly(at) {
-		return deadlineAfter(now, time.Until(at)), now
+		e.deadline = deadlineAfter(e.now, time.Until(at))
+	} else {
+		e.deadline = tw.deadlineAt(at)
 	}
-	return tw.deadlineAt(at), now
+	return e
 }
 
-func (tw *TimingWheel) withDeadline(what string, parent context.Context, at time.Time, deadline, now int64, k *keeper) (context.Context, context.CancelFunc) {
+func (tw *TimingWheel) newContext(what string, parent context.Context, e end, k *keeper) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		panic("timingwheel: " + what + " with a nil parent")
 	}
-	if earlier, ok := parent.Deadline(); ok && earlier.Before(at) {
+	if earlier, ok := parent.Deadline(); ok && earlier.Before(e.at) {
 		return context.WithCancel(parent)
 	}
-	c := &deadlineContext{parent: parent, at: at}
+	c := &deadlineContext{parent: parent, at: e.at}
 	if k != nil {
 		k.hold(parent)
 		c.keeper = k
 	}
 	c.timer.kind = expiring
-	if c.catchUp(); deadline <= now {
+	if c.catchUp(); e.deadline <= e.now {
 		c.expire()
 	} else if c.ended() == nil {
 		s := tw.lockHome()
 		c.timer.shard = s
-		s.armLocked(&c.timer, pending, deadline, now)
+		s.armLocked(&c.timer, pending, e.deadline, e.now)
 		s.mu.Unlock()
 		if tw.stopped.Load() {
-			c.fallBack(tw.instant(deadline)) // unless the sweep of halt was first
+			c.fallBack(tw.instant(e.deadline)) // unless the sweep of halt was first
 		}
 	}
 	return c, func() { c.cancel(context.Canceled, context.Canceled) }
