@@ -1,0 +1,13 @@
+module github.com/go-timingwheel/timingwheel/compat/nettest
+
+go 1.25
+
+replace github.com/go-timingwheel/timingwheel => ../..
+
+require (
+	github.com/go-timingwheel/timingwheel v0.0.0-00010101000000-000000000000
+	github.com/stretchr/testify v1.12.1
+	golang.org/x/net v0.50.0
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect

@@ -1,0 +1,7 @@
+//go:build !386 && !s390x
+
+package netidle
+
+import "syscall"
+
+const sysGetsockopt = syscall.SYS_GETSOCKOPT

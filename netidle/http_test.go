@@ -1,0 +1,205 @@
+package netidle
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// This file puts http.Server and package tls on top.
+
+// httpServer serves on a Listener and returns the address, a client that trusts it, and
+// the Listener's limits' witness.
+func httpServer(t *testing.T, limits Limits, useTLS bool, handler http.Handler, setUp func(*http.Server), opts ...Option) (string, *http.Client) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Listener = NewListener(server.Listener, newWheel(t), limits, opts...)
+	if setUp != nil {
+		setUp(server.Config)
+	}
+	server.EnableHTTP2 = useTLS
+	if useTLS {
+		server.StartTLS()
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	return server.URL, server.Client()
+}
+
+func TestHTTP(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		useTLS bool
+		opts   []Option
+	}{
+		{"close", false, nil}, {"expire", false, []Option{WithExpire()}},
+		{"TLS close", true, nil}, {"TLS expire", true, []Option{WithExpire()}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var hooked sync.WaitGroup
+			hooked.Add(1)
+			hook := WithOnTimeout(func(c *Conn, why Reason) {
+				if why != Idle {
+					t.Errorf("reason %v", why)
+				}
+				hooked.Done()
+			})
+			gone := make(chan struct{})
+			url, client := httpServer(t, Limits{Idle: 300 * time.Millisecond}, test.useTLS,
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					io.WriteString(w, r.Proto+" "+string(body))
+				}),
+				func(s *http.Server) {
+					s.ReadTimeout, s.WriteTimeout, s.IdleTimeout = time.Hour, time.Hour, time.Hour
+					s.ConnState = func(_ net.Conn, state http.ConnState) {
+						if state == http.StateClosed {
+							close(gone)
+						}
+					}
+				}, append(test.opts, hook)...)
+			for range 3 {
+				response, err := client.Get(url)
+				require.NoError(t, err)
+				body, err := io.ReadAll(response.Body)
+				require.NoError(t, err)
+				response.Body.Close()
+				proto := "HTTP/1.1 "
+				if test.useTLS {
+					proto = "HTTP/2.0 "
+				}
+				require.Equal(t, proto, string(body))
+			}
+			hooked.Wait() // the client keeps it alive, and silent
+			<-gone        // the server has noticed
+		})
+	}
+}
+
+// A handler that takes longer than the limit keeps its connection if ConnState lifts it.
+func TestHTTPSlowHandler(t *testing.T) {
+	const limit = 50 * time.Millisecond
+	for _, useTLS := range []bool{false, true} {
+		idle := Limits{Idle: limit}
+		hooked := make(chan struct{})
+		url, client := httpServer(t, idle, useTLS,
+			http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(4 * limit)
+				io.WriteString(w, "done")
+			}),
+			func(s *http.Server) {
+				s.ConnState = func(outer net.Conn, state http.ConnState) {
+					c, ok := Find(outer)
+					if !ok {
+						t.Error("not found")
+						return
+					}
+					switch state {
+					case http.StateActive:
+						c.SetLimits(Limits{})
+					case http.StateIdle:
+						c.SetLimits(idle)
+					}
+				}
+			}, WithOnTimeout(func(*Conn, Reason) { close(hooked) }))
+		response, err := client.Get(url)
+		require.NoError(t, err)
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.Equal(t, "done", string(body))
+		response.Body.Close()
+		<-hooked
+	}
+}
+
+// http.FileServer reaches the inner connection with the file in a LimitedReader.
+func TestHTTPFile(t *testing.T) {
+	dir := t.TempDir()
+	data := make([]byte, 2*filePiece)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), data, 0o600))
+	recorded := make(chan *recorder, 1)
+	tw := newWheel(t)
+	server := httptest.NewUnstartedServer(http.FileServer(http.Dir(dir)))
+	server.Listener = NewListener(recordingListener{server.Listener, recorded}, tw, Limits{Idle: time.Minute})
+	server.Start()
+	defer server.Close()
+	response, err := server.Client().Get(server.URL + "/file")
+	require.NoError(t, err)
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, data, body)
+	response.Body.Close()
+	inner := <-recorded
+	inner.mu.Lock()
+	defer inner.mu.Unlock()
+	require.Len(t, inner.calls, 2, "the server has sent the first 512 bytes itself")
+	for _, call := range inner.calls {
+		require.Contains(t, call, "bytes of *os.File")
+	}
+}
+
+type recordingListener struct {
+	net.Listener
+	recorded chan *recorder
+}
+
+func (l recordingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	inner := &recorder{TCPConn: c.(*net.TCPConn)}
+	l.recorded <- inner
+	return inner, nil
+}
+
+// A Conn around a tls.Conn: the send queue is that of the socket under it.
+func TestAroundTLS(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.StartTLS()
+	defer server.Close()
+	tw := newWheel(t)
+	a, b := tcpPair(t)
+	outer := NewConn(tls.Server(a, server.TLS), tw, Limits{Write: 100 * time.Millisecond})
+	defer outer.Close()
+	require.Equal(t, canLook, outer.raw != nil)
+	client := tls.Client(b, &tls.Config{InsecureSkipVerify: true})
+	defer client.Close()
+	go client.HandshakeContext(context.Background()) // and then it takes nothing
+	var err error
+	for err == nil {
+		_, err = outer.Write(make([]byte, 1<<20))
+	}
+	require.ErrorIs(t, err, ErrTimeout)
+	require.ErrorIs(t, outer.Close(), ErrTimeout, "it was closed already")
+}
+
+func TestListenerErrors(t *testing.T) {
+	tw := newWheel(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	listener := NewListener(l, tw, Limits{})
+	require.Equal(t, l.Addr(), listener.Addr())
+	require.NoError(t, listener.Close())
+	_, err = listener.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+	_, ok := err.(*net.OpError)
+	require.True(t, ok, "as it is")
+	_, err = NewListener(nilListener{}, tw, Limits{}).Accept()
+	require.ErrorContains(t, err, "nil connection")
+}
+
+type nilListener struct{ net.Listener }
+
+func (nilListener) Accept() (net.Conn, error) { return nil, nil }
