@@ -276,7 +276,7 @@ func (s *shard) flushTimer(t *Timer, upTo int64) {
 		t.unlink()
 		s.count.reinserted++
 		s.placeLocked(t, deadline, upTo)
-	case t.kind == plain, t.kind == expiring:
+	case t.kind.alone(), t.kind == expiring:
 		s.fireLocked(t, word)
 	case t.kind == sending:
 		s.sendLocked(t.channel(), word)

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/go-timingwheel/timingwheel/internal/inspect"
+	"github.com/go-timingwheel/timingwheel/internal/survive"
 )
 
 func init() {
 	inspect.Levels = func(tw any) []inspect.Level { return tw.(*TimingWheel).levels() }
+	survive.Mark = func(timer any) { timer.(*Timer).kind = surviving }
 }
 
 // levels takes a picture of the wheels for internal/inspect, all shards laid over

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel/internal/survive"
 )
 
 func TestTimersWaitForStart(t *testing.T) {
@@ -99,6 +101,37 @@ func TestWheelStop(t *testing.T) {
 				s := tw.Stats()
 				require.Equal(t, Stats{Started: 5, Dropped: 5, Levels: s.Levels}, s)
 				require.Zero(t, tw.Len())
+			})
+		})
+	}
+}
+
+// Timers that outlive their wheel are neither dropped nor handed back.
+func TestSurvivingTimer(t *testing.T) {
+	for name, stop := range map[string]func(tw *TimingWheel, t *testing.T){
+		"Stop":  func(tw *TimingWheel, _ *testing.T) { tw.Stop() },
+		"Drain": func(tw *TimingWheel, t *testing.T) { require.Empty(t, tw.Drain()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New()
+				r := newRecorder()
+				timers := make([]Timer, 3)
+				var mu sync.Mutex // callbacks of package time have no lock in common
+				for i := range timers {
+					tw.Init(&timers[i], func() { mu.Lock(); defer mu.Unlock(); r.hit() })
+					survive.Mark(&timers[i])
+					timers[i].Reset(time.Duration(i) * time.Second)
+				}
+				require.True(t, timers[1].Reset(5*time.Second))
+				pass(t, tw, time.Millisecond)
+				stop(tw, t)
+				require.Equal(t, int64(2), tw.Stats().Dropped)
+				require.False(t, timers[1].Pending())
+				require.False(t, timers[1].Reset(time.Second))
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				require.Equal(t, []time.Duration{0, 2 * time.Second, 5 * time.Second}, r.at)
 			})
 		})
 	}

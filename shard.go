@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
@@ -152,7 +153,7 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 	// and a run that Reset moves there is not one that was missed.
 	deadline = max(deadline, deadlineAfter(now, 0))
 	// A goroutine needs no driver to start it: what is due fires here.
-	fires := deadline <= now && tw.executor == goroutine && t.kind == plain && tw.started.Load()
+	fires := deadline <= now && tw.executor == goroutine && t.kind.alone() && tw.started.Load()
 	f, to := t.f, makeWord(as, deadline)
 	if fires {
 		to = makeWord(idle, 0)
@@ -229,11 +230,14 @@ func (s *shard) sweep(unfired *[]Unfired) {
 		word, _ := t.disarm(idle)
 		t.unlink()
 		s.count.dropped++
-		if t.kind == expiring {
+		switch at := s.tw.instant(deadlineOf(word)); {
+		case t.kind == expiring:
 			s.mu.Unlock()
-			t.context().fallBack(s.tw.instant(deadlineOf(word)))
+			t.context().fallBack(at)
 			s.mu.Lock()
-		} else if unfired != nil {
+		case t.kind == surviving:
+			time.AfterFunc(time.Until(at), f)
+		case unfired != nil:
 			*unfired = append(*unfired, t.unfired(word, f))
 		}
 		if n%holdLimit == 0 {

@@ -56,11 +56,15 @@ type kind uint8
 
 const (
 	plain     kind = iota // a Timer by itself
+	surviving             // the same, but package time takes it over from a stopped wheel
 	oneShot               // part of a schedule that follows the wall clock to its only run
 	recurring             // part of a schedule with a Scheduler
 	sending               // part of a channel
 	expiring              // part of a deadlineContext
 )
+
+// alone says that a Timer is no part of anything, and its callback all there is.
+func (k kind) alone() bool { return k <= surviving }
 
 type state uint64
 
@@ -215,7 +219,7 @@ func (t *Timer) ResetAt(at time.Time) bool {
 	deadline := s.tw.deadlineAt(at)
 	// Without a clock reading extend cannot tell an overdue timer: one that waits
 	// in due fires, if its new deadline has come too, where it waits.
-	return t.kind == plain && t.extend(deadline, -1) || s.rearm(t, deadline, s.tw.now())
+	return t.kind.alone() && t.extend(deadline, -1) || s.rearm(t, deadline, s.tw.now())
 }
 
 // Pending reports whether the Timer is armed and has not fired; of a schedule,

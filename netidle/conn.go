@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/internal/survive"
 )
 
 // A Conn is a connection with limits, made by NewConn or Listener.Accept. All its
@@ -90,9 +91,8 @@ const (
 // NewConn returns inner with limits, which count from now, on the wheel. It panics if
 // inner or tw is nil or a limit negative. The Conn takes inner over: close the Conn.
 //
-// On a wheel that has been stopped it uses package time, so that no connection goes
-// unguarded. A wheel that is stopped while connections live drops their limits, and
-// they cannot know: stop the wheel after the connections.
+// If the wheel has been stopped, or is while the connection lives, package time takes
+// its place, so that no connection goes unguarded.
 func NewConn(inner net.Conn, tw *timingwheel.TimingWheel, limits Limits, opts ...Option) *Conn {
 	if inner == nil {
 		panic("netidle: nil connection")
@@ -114,6 +114,7 @@ func newConn(inner net.Conn, tw *timingwheel.TimingWheel, limits Limits, opts *o
 	}
 	c.pieces = !(c.raw != nil && isTCP) && isStream(inner)
 	tw.Init(&c.timer, c.check)
+	survive.Mark(&c.timer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setLimitsLocked(limits)

@@ -481,6 +481,37 @@ func TestStoppedWheel(t *testing.T) {
 	})
 }
 
+// Connections that live when the wheel is stopped keep their limits: one that goes on
+// being used, one that does not, and one whose limit is changed afterwards.
+func TestWheelStoppedUnderConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		tw := timingwheel.New()
+		connect := func() (*Conn, *struck) {
+			inner, peer := net.Pipe()
+			t.Cleanup(func() { peer.Close() })
+			s := &struck{}
+			return NewConn(inner, tw, Limits{Read: 10 * second}, s.hook(start)), s
+		}
+		used, usedStruck := connect()
+		_, idleStruck := connect()
+		changed, changedStruck := connect()
+		time.Sleep(5 * second)
+		require.Empty(t, tw.Drain(), "they are nothing that the caller could go on with")
+		used.TouchRead(time.Now())
+		changed.SetLimits(Limits{Read: 7 * second})
+		time.Sleep(time.Hour)
+		for _, c := range []struct {
+			*struck
+			at time.Duration
+		}{{idleStruck, 10 * second}, {usedStruck, 15 * second}, {changedStruck, 7 * second}} {
+			whys, at := c.list()
+			require.Equal(t, []Reason{ReadIdle}, whys)
+			require.Equal(t, []time.Duration{c.at}, at)
+		}
+	})
+}
+
 func TestMisuse(t *testing.T) {
 	tw := timingwheel.New()
 	conn := &fakeConn{}

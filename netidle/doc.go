@@ -89,7 +89,7 @@ other way round works as well, but the closing then waits, for up to five second
 package tls has said goodbye. Callbacks of the wheel close connections and call the hook: a
 wheel made WithInline, or with an executor that blocks, is held up by that.
 
-Stop the wheel after the connections have ended. Stopping it drops the limits of those that
-live. Connections made later are guarded by package time.
+A connection does not end with the wheel: if that is stopped, package time takes over
+the limits of the connections that live, and of those made later.
 */
 package netidle
