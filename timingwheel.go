@@ -168,7 +168,8 @@ func (tw *TimingWheel) newTimer(f func(), deadline, now int64) *Timer {
 // those made afterwards, are inert. When it returns, nothing pending is retained
 // and nothing more is claimed. It does not wait for the driver, which may just be
 // handing over what it claimed before, or for callbacks; Shutdown does. Stop may
-// be called again, before Start, and from a callback.
+// be called again, before Start, and from a callback. Contexts, and the limits of
+// netidle's connections, are not dropped: package time takes them over.
 //
 // Cost: proportional to the number of pending timers, with the lock released
 // every so often.
@@ -185,7 +186,7 @@ type Unfired struct {
 }
 
 // Drain is Stop, and hands back what had not fired, by deadline. A live
-// schedule appears once, with its next run.
+// schedule appears once, with its next run; of a channel, F sends on it.
 func (tw *TimingWheel) Drain() []Unfired {
 	tw.check("Drain")
 	unfired := make([]Unfired, 0, tw.Len()) // before halt, which holds the lock
