@@ -68,7 +68,7 @@ func (t *ChanTimer) Reset(d time.Duration) bool {
 	now := s.tw.now()
 	deadline := deadlineAfter(now, d)
 	// While the timer is pending there is nothing in the channel.
-	return c.timer.extend(deadline, now) || c.rearm(deadline, now)
+	return c.timer.extend(deadline, now) || c.rearm(deadline, now, 0)
 }
 
 // A Ticker sends the time on C again and again, as a time.Ticker does. It is made by
@@ -105,11 +105,8 @@ func (t *Ticker) Reset(d time.Duration) {
 	c := &t.channel
 	s := c.timer.home("Reset")
 	mustBePeriod("Reset", d)
-	s.mu.Lock()
-	c.period = d
-	s.mu.Unlock()
 	now := s.tw.now()
-	c.rearm(deadlineAfter(now, d), now)
+	c.rearm(deadlineAfter(now, d), now, d)
 }
 
 func mustBePeriod(what string, d time.Duration) {
@@ -153,10 +150,11 @@ func (c *channel) stop(what string) (prevented bool) {
 	return c.discardLocked() || prevented
 }
 
-func (c *channel) rearm(deadline, now int64) (prevented bool) {
+func (c *channel) rearm(deadline, now int64, period time.Duration) (prevented bool) {
 	s := c.timer.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	c.period = period
 	prevented = c.discardLocked()
 	return s.armLocked(&c.timer, pending, deadline, now) || prevented
 }

@@ -1,6 +1,8 @@
 package timingwheel
 
 import (
+	"context"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -467,6 +469,22 @@ func TestTickerHammer(t *testing.T) {
 	require.NoError(t, tw.verify(true))
 }
 
+func TestTickerResetByTwo(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	ticker := tw.NewTicker(time.Hour)
+	c := &ticker.channel
+	for range 20_000 {
+		var all sync.WaitGroup
+		all.Go(func() { ticker.Reset(time.Minute) })
+		all.Go(func() { ticker.Reset(time.Hour) })
+		all.Wait()
+		left := deadlineOf(c.timer.word.Load()) - tw.now()
+		require.Equal(t, c.period == time.Hour, left > int64(time.Minute), "period and next tick of two different calls")
+	}
+	ticker.Stop()
+}
+
 // Who drains a wheel gets what would have been sent.
 func TestDrainHandsChannelsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -525,6 +543,125 @@ func TestChanTimerIsCollected(t *testing.T) {
 		}()
 	}
 	require.Eventually(t, func() bool { runtime.GC(); return collected.Load() == 10 }, 30*time.Second, time.Millisecond)
+}
+
+// Every duration on every tick: never early, and nothing overflows.
+func TestChannelsAndContextsAtExtremes(t *testing.T) {
+	for _, tick := range []time.Duration{1, time.Microsecond, time.Millisecond, time.Hour, 1<<62 - 1, math.MaxInt64} {
+		for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, time.Hour, 100 * 365 * 24 * time.Hour, 1<<62 - 1, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
+			t.Run(tick.String()+" "+d.String(), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					tw := New(WithTick(tick))
+					defer tw.Stop()
+					start := time.Now()
+					ctx, cancel := tw.WithTimeout(context.Background(), d)
+					std, cancelStd := context.WithTimeout(context.Background(), d)
+					defer cancel()
+					defer cancelStd()
+					a, _ := ctx.Deadline()
+					b, _ := std.Deadline()
+					require.True(t, a.Equal(b))
+					ch, timer := tw.After(d), tw.NewTimer(d)
+					timer.Reset(d)
+					var tk *Ticker
+					if d > 0 {
+						tk = tw.NewTicker(d)
+						tk.Reset(d)
+						defer tk.Stop()
+					}
+					synctest.Wait()
+					if d > 0 {
+						require.Empty(t, ch)
+						requireAlive(t, ctx)
+						if d == 1 {
+							time.Sleep(2)
+						} else {
+							time.Sleep(d - 1) // not always reachable
+							synctest.Wait()
+							require.Empty(t, ch)
+							require.Empty(t, timer.C)
+							require.Empty(t, tk.C)
+							requireAlive(t, ctx)
+							if d < 1<<61 && tick <= time.Hour {
+								time.Sleep(tick + 1)
+								synctest.Wait()
+								require.NotEmpty(t, ch)
+								require.NotEmpty(t, tk.C)
+								require.False(t, (<-timer.C).Before(start.Add(d)))
+								requireEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
+							}
+						}
+					} else {
+						require.NotEmpty(t, ch)
+						require.NotEmpty(t, timer.C)
+						requireEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Tickers that are always due keep nobody from his turn.
+func TestTickerAlwaysDue(t *testing.T) {
+	for _, opt := range []Option{WithTick(1), WithTick(time.Microsecond)} {
+		tw := New(opt)
+		tickers := make([]*Ticker, 500)
+		for i := range tickers {
+			tickers[i] = tw.NewTicker(1)
+		}
+		fired := make(chan struct{})
+		tw.AfterFunc(time.Millisecond, func() { close(fired) })
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Millisecond)
+		<-fired
+		<-ctx.Done()
+		cancel()
+		for _, tk := range tickers {
+			<-tk.C
+			tk.Stop()
+			require.Empty(t, tk.C)
+		}
+		require.Zero(t, tw.Len())
+		tickers[0].Reset(1)
+		require.NoError(t, tw.Shutdown(t.Context()))
+		tickers[0].Stop()
+		require.Empty(t, tickers[0].C)
+	}
+}
+
+// Drain comes while timers fire and are reset: each is sent or handed back.
+func TestDrainWhileChannelsFire(t *testing.T) {
+	for range 100 {
+		tw := New(WithTick(20 * time.Microsecond))
+		var timers []*ChanTimer
+		for i := range 200 {
+			timers = append(timers, tw.NewTimer(time.Duration(i)*5*time.Microsecond))
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for _, x := range timers[:50] {
+				x.Reset(time.Millisecond)
+			}
+		})
+		spin(300 * time.Microsecond)
+		unfired := tw.Drain()
+		wg.Wait()
+		back := map[*Timer]bool{}
+		for _, u := range unfired {
+			back[u.Timer] = true
+		}
+		for i, x := range timers {
+			got := x.Stop()
+			if i >= 50 {
+				require.NotEqual(t, back[&x.channel.timer], got, "handed back, or sent")
+			}
+			require.Empty(t, x.C)
+		}
+		s := tw.Stats()
+		require.Zero(t, s.Pending)
+		require.EqualValues(t, len(unfired), s.Dropped)
+		require.NoError(t, tw.Shutdown(t.Context()))
+	}
 }
 
 func TestChannelMisuse(t *testing.T) {

@@ -25,13 +25,13 @@ import (
 // The inner one's parent is the source, which is the deadlineContext again as the inner
 // one has to see it: nothing but it tells the inner one to end, and by which error.
 //
-// A context's mu is held for no more than its own fields: no parent is asked under it,
-// nobody told of the end, and no shard's lock taken; nor is it taken under a shard's.
+// The order of locks: a context's mu, those of its children, and last those of package
+// context and a shard's. No parent is asked under it: that may be anybody's code.
 
 // WithTimeout is WithDeadline with the time d from now.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	tw.check("WithTimeout")
-	return tw.newContext("WithTimeout", parent, tw.endAfter(d), nil)
+	return tw.newContext("WithTimeout", parent, tw.endAfter(d), false, nil)
 }
 
 // WithDeadline returns a child of parent that ends when the time at has come, by the error
@@ -42,13 +42,15 @@ func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (con
 //
 // Contexts derived from it need no goroutine each, neither those of this package nor
 // those of package context, with values in between or without. When a parent of package
-// context's ends, a goroutine closes the channel that Done has returned before, a moment
-// after the parent's; Err, and Done called anew, tell at once. If Done was never called,
-// the context learns of its parent's end when it is asked, and its timer stays pending
-// until then.
+// context's ends, a goroutine closes the channel that Done has returned before, and ends what
+// package context has derived from this context, a moment later; Err of this context, and
+// Done called anew, tell at once. If Done was never called, the context learns of its
+// parent's end when it is asked, and its timer stays pending until then or its deadline.
+// Err asks the parent, so its cost grows with the number of such contexts above; a parent of
+// one's own make must not hold a lock that its Err takes while it waits for this context.
 //
-// context.Cause of it, once an ancestor of package context's has been cancelled too, is
-// that ancestor's, even if this context had ended before; unless Done was called before it
+// context.Cause of it may be that of an ancestor, once that has ended, even if this context
+// had ended before, by its deadline or by its CancelFunc; unless Done was called before it
 // ended. WithDeadlineCause keeps its own cause in any case.
 //
 // A context does not need the executor, and does not end with the wheel: on a
@@ -57,25 +59,27 @@ func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (con
 // earliest.
 //
 // Cost: one clock reading, one mutex, two allocations of 176 bytes together;
-// cancelling it, two mutexes. The first call of Done makes six allocations, and that of
-// context.AfterFunc over a parent of package context's that can be cancelled.
+// cancelling it, two mutexes. The first call of Done makes six allocations over a parent
+// that cannot end, seven over one of this package, nine over one of package context's.
 func (tw *TimingWheel) WithDeadline(parent context.Context, at time.Time) (context.Context, context.CancelFunc) {
 	tw.check("WithDeadline")
-	return tw.newContext("WithDeadline", parent, tw.endAt(at), nil)
+	return tw.newContext("WithDeadline", parent, tw.endAt(at), false, nil)
 }
 
 // WithTimeoutCause is WithTimeout, and sets the cause of the context, which context.Cause
-// returns, when the timeout expires. The CancelFunc does not set it.
+// returns, when the timeout expires. The CancelFunc does not set it. Cost: that of
+// WithTimeout and four allocations more, about as much as with package context.
 func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
 	tw.check("WithTimeoutCause")
-	return tw.newContext("WithTimeoutCause", parent, tw.endAfter(d), &keeper{own: cause})
+	return tw.newContext("WithTimeoutCause", parent, tw.endAfter(d), true, cause)
 }
 
 // WithDeadlineCause is WithDeadline, and sets the cause of the context, which context.Cause
-// returns, when the deadline has come. The CancelFunc does not set it.
+// returns, when the deadline has come. The CancelFunc does not set it. Cost: that of
+// WithTimeoutCause.
 func (tw *TimingWheel) WithDeadlineCause(parent context.Context, at time.Time, cause error) (context.Context, context.CancelFunc) {
 	tw.check("WithDeadlineCause")
-	return tw.newContext("WithDeadlineCause", parent, tw.endAt(at), &keeper{own: cause})
+	return tw.newContext("WithDeadlineCause", parent, tw.endAt(at), true, cause)
 }
 
 // An end is when a context ends, as the caller has said it and by the wheel's clock.
@@ -91,16 +95,15 @@ func (tw *TimingWheel) endAfter(d time.Duration) end {
 }
 
 func (tw *TimingWheel) endAt(at time.Time) end {
-	e := end{at: at, now: tw.now()}
-	if isWallOnly(at) {
-		e.deadline = deadlineAfter(e.now, time.Until(at))
-	} else {
-		e.deadline = tw.deadlineAt(at)
+	if !isWallOnly(at) {
+		return end{at: at, deadline: tw.deadlineAt(at), now: tw.now()}
 	}
-	return e
+	d := time.Until(at) // before now is read: what passes in between makes it later, not early
+	now := tw.now()
+	return end{at: at, deadline: deadlineAfter(now, d), now: now}
 }
 
-func (tw *TimingWheel) newContext(what string, parent context.Context, e end, k *keeper) (context.Context, context.CancelFunc) {
+func (tw *TimingWheel) newContext(what string, parent context.Context, e end, keeps bool, cause error) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		panic("timingwheel: " + what + " with a nil parent")
 	}
@@ -108,9 +111,8 @@ func (tw *TimingWheel) newContext(what string, parent context.Context, e end, k 
 		return context.WithCancel(parent)
 	}
 	c := &deadlineContext{parent: parent, at: e.at}
-	if k != nil {
-		k.hold(parent)
-		c.keeper = k
+	if keeps {
+		c.keeper = newKeeper(parent, cause)
 	}
 	c.timer.kind = expiring
 	if c.catchUp(); e.deadline <= e.now {
@@ -121,7 +123,7 @@ func (tw *TimingWheel) newContext(what string, parent context.Context, e end, k 
 		s.armLocked(&c.timer, pending, e.deadline, e.now)
 		s.mu.Unlock()
 		if tw.stopped.Load() {
-			c.fallBack(tw.instant(e.deadline)) // unless the sweep of halt was first
+			c.fallBack(e.deadline) // unless the sweep of halt was first
 		}
 	}
 	return c, func() { c.cancel(context.Canceled, context.Canceled) }
@@ -171,9 +173,11 @@ func (c *deadlineContext) follow() {
 		return
 	}
 	// A parent that has the channel of one of ours is that one with values.
-	if p, ok := c.parent.Value(contextKey{}).(*deadlineContext); ok && p.Done() == done {
-		p.lead(c)
-		return
+	if p, ok := c.parent.Value(contextKey{}).(*deadlineContext); ok {
+		if s := p.source.Load(); s != nil && s.inner.Done() == done {
+			p.lead(c)
+			return
+		}
 	}
 	leave := context.AfterFunc(c.parent, c.catchUp)
 	c.mu.Lock()
@@ -196,10 +200,12 @@ func (c *deadlineContext) lead(child *deadlineContext) {
 	child.mu.Unlock()
 
 	c.mu.Lock()
-	if c.followers == nil {
-		c.followers = map[*deadlineContext]struct{}{}
+	if c.ended() == nil {
+		if c.followers == nil {
+			c.followers = map[*deadlineContext]struct{}{}
+		}
+		c.followers[child] = struct{}{}
 	}
-	c.followers[child] = struct{}{}
 	c.mu.Unlock()
 
 	// Either may have ended before it was told of the other.
@@ -217,39 +223,60 @@ func (c *deadlineContext) forget(child *deadlineContext) (known bool) {
 	return known
 }
 
-// cancel ends c and what is derived from it, by the first call.
+// cancel ends c and what is derived from it, by the first call. A second one that comes
+// meanwhile waits for the lock: when a CancelFunc has returned, the channels are closed.
+//
+// Ending the inner context and those of ours under the lock runs nobody's code: package
+// context starts goroutines for that. What the parent has to forget, and the timer, come
+// after it.
 func (c *deadlineContext) cancel(err, cause error) {
 	c.mu.Lock()
 	if c.ended() != nil {
 		c.mu.Unlock()
 		return
 	}
-	if c.keeper != nil {
+	c.endLocked(err, cause)
+	leave := c.leave
+	c.leave = nil
+	c.mu.Unlock()
+	if leave != nil {
+		leave()
+	}
+}
+
+func (c *deadlineContext) endLocked(err, cause error) {
+	plain := err == context.Canceled && cause == err
+	source := c.source.Load()
+	switch {
+	case c.keeper != nil:
 		c.keeper.set(cause)
+	case source != nil && !plain:
+		source.keeper = newKeeper(context.Background(), nil)
+		source.keeper.set(cause)
 	}
 	c.err.Store(err)
-	source, followers, leave, fallback := c.source.Load(), c.followers, c.leave, c.fallback
-	c.followers, c.leave, c.fallback = nil, nil, nil
-	c.mu.Unlock()
-
 	switch {
 	case source == nil:
-	case err == context.Canceled && cause == err:
+	case plain:
 		source.cancel() // the same, for less
 	default:
 		source.end()
 	}
-	for child := range followers {
-		child.cancel(err, cause)
+	for child := range c.followers {
+		child.mu.Lock() // after its parent's, as with package context
+		if child.ended() == nil {
+			child.endLocked(err, cause)
+			child.leave = nil // we forget it without being told
+		}
+		child.mu.Unlock()
 	}
-	if leave != nil {
-		leave()
-	}
+	c.followers = nil
 	if c.timer.shard != nil { // it was armed
 		c.timer.Stop()
 	}
-	if fallback != nil {
-		fallback.Stop()
+	if c.fallback != nil {
+		c.fallback.Stop()
+		c.fallback = nil
 	}
 }
 
@@ -264,10 +291,14 @@ func (c *deadlineContext) expire() {
 }
 
 // fallBack hands c over to package time, unless it has ended.
-func (c *deadlineContext) fallBack(at time.Time) {
+func (c *deadlineContext) fallBack(deadline int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended() == nil && c.fallback == nil {
+		at := c.at
+		if deadline != never { // or else c.at, which is later
+			at = c.timer.shard.tw.instant(deadline)
+		}
 		c.fallback = time.AfterFunc(time.Until(at), c.expire)
 	}
 }
@@ -296,6 +327,9 @@ func (c *deadlineContext) Done() <-chan struct{} {
 	if s == nil {
 		c.follow()
 		s = c.makeSource()
+	}
+	if c.ended() != nil {
+		<-s.inner.Done() // which whoever has stored the error is about to close
 	}
 	return s.inner.Done()
 }
@@ -345,6 +379,11 @@ type source struct {
 	inner  context.Context
 	cancel context.CancelFunc
 	end    func() // ends the inner context by the error and the cause of its parent
+
+	// keeper has the cause for the inner context to end by, if of has no keeper: by
+	// itself that would ask the parent, who may be hiding the end of an ancestor, but
+	// not its values. Set before of ends.
+	keeper *keeper
 }
 
 func (c *deadlineContext) makeSource() *source {
@@ -384,8 +423,17 @@ func (s *source) Done() <-chan struct{} {
 	return closed
 }
 
+// Value is asked for the cause when the inner context is told to end.
+func (s *source) Value(key any) any {
+	if s.of.ended() != nil && s.keeper != nil {
+		if cause := s.keeper.Value(key); cause != nil {
+			return cause
+		}
+	}
+	return s.of.value(key)
+}
+
 func (s *source) Err() error                  { return s.of.ended() }
-func (s *source) Value(key any) any           { return s.of.value(key) }
 func (s *source) Deadline() (time.Time, bool) { return s.of.at, true }
 
 // A keeper holds the cause of a context for context.Cause, which looks for it in
@@ -396,6 +444,8 @@ type keeper struct {
 	set context.CancelCauseFunc
 }
 
-func (k *keeper) hold(parent context.Context) {
+func newKeeper(parent context.Context, own error) *keeper {
+	k := &keeper{own: own}
 	k.Context, k.set = context.WithCancelCause(context.WithoutCancel(parent))
+	return k
 }

@@ -387,7 +387,7 @@ func TestContextMeetsAnEnd(t *testing.T) {
 	t.Run("as it is handed over to package time", func(t *testing.T) {
 		ctx, cancel := fresh()
 		cancel()
-		ctx.fallBack(time.Now())
+		ctx.fallBack(0)
 		require.Nil(t, ctx.fallback)
 	})
 	t.Run("while it follows, and while it asks", func(t *testing.T) {
@@ -894,6 +894,126 @@ func TestContextCancelledFromAllSides(t *testing.T) {
 		// Who was second to cancel does not wait for the first to stop the timer.
 		require.Eventually(t, func() bool { return tw.Len() == 0 }, time.Minute, time.Millisecond)
 	}
+}
+
+// hiding is a parent that hides the end of its ancestors and passes on their values, as
+// was written by hand before context.WithoutCancel.
+type hiding struct{ context.Context }
+
+func (hiding) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (hiding) Done() <-chan struct{}       { return nil }
+func (hiding) Err() error                  { return nil }
+
+func TestContextCauseUnderAParentThatHides(t *testing.T) {
+	for _, form := range deadlineForms {
+		t.Run(form.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New()
+				top, cancelTop := context.WithCancelCause(context.Background())
+				ctx, cancel := form.make(tw, hiding{top}, time.Second)
+				defer cancel()
+				ctx.Done()
+				cancelTop(errTheirs)
+				time.Sleep(time.Second)
+				synctest.Wait()
+				requireEnded(t, ctx, context.DeadlineExceeded, form.cause)
+			})
+		})
+	}
+}
+
+// When the CancelFunc has returned the channels are closed, and Done never returns an
+// open one once the context has ended, though another call is in the middle of ending it.
+func TestContextCancelWaitsForTheFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		c := ctx.(*deadlineContext)
+		ctx.Done()
+		c.err.Store(context.DeadlineExceeded) // as cancel does, before it closes
+		var returned atomic.Int32
+		go func() { require.True(t, isClosed(ctx.Done())); returned.Add(1) }()
+		go func() { require.Error(t, ctx.Err()); require.True(t, isClosed(ctx.Done())); returned.Add(1) }()
+		synctest.Wait()
+		require.Zero(t, returned.Load())
+		c.source.Load().end()
+		synctest.Wait()
+		require.EqualValues(t, 2, returned.Load())
+		c.timer.Stop()
+	})
+	t.Run("of two", func(t *testing.T) {
+		tw := New()
+		defer tw.Stop()
+		for range 5_000 {
+			ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
+			ours, cancelOurs := tw.WithTimeout(ctx, time.Minute)
+			theirs, cancelTheirs := context.WithCancel(ctx)
+			dones := []<-chan struct{}{ctx.Done(), ours.Done(), theirs.Done()}
+			var all sync.WaitGroup
+			for range 2 {
+				all.Go(func() {
+					cancel()
+					for _, done := range dones {
+						require.True(t, isClosed(done))
+					}
+				})
+			}
+			all.Wait()
+			cancelOurs()
+			cancelTheirs()
+		}
+	})
+}
+
+func TestContextThatNeverEndsOnAStoppedWheel(t *testing.T) {
+	for _, when := range []string{"before", "after"} {
+		t.Run(when, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New()
+				if when == "before" {
+					tw.Stop()
+				}
+				ctx, cancel := tw.WithTimeout(context.Background(), 1<<63-1)
+				tw.Stop()
+				time.Sleep(200 * 365 * 24 * time.Hour)
+				synctest.Wait()
+				requireAlive(t, ctx)
+				cancel()
+			})
+		})
+	}
+}
+
+// The two clock readings that a wall-only deadline takes are in the order in which the
+// time between them makes it late. A step of the wall clock may spoil some.
+func TestContextWallOnlyDeadlineIsNotEarly(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	const n = 1000
+	early := 0
+	for range n {
+		at := time.Now().Add(time.Hour).Round(0)
+		deadline := tw.endAt(at).deadline
+		now := time.Now()
+		if tw.instant(deadline).Sub(now) < at.Sub(now.Round(0)) {
+			early++
+		}
+	}
+	require.Less(t, early, n/2)
+}
+
+func TestContextLeavesStrangersAlone(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	top, cancelTop := tw.WithTimeout(context.Background(), time.Hour)
+	defer cancelTop()
+	between, cancelBetween := context.WithCancel(context.WithoutCancel(top))
+	defer cancelBetween()
+	ctx, cancel := tw.WithTimeout(between, time.Minute)
+	defer cancel()
+	ctx.Done()
+	require.Nil(t, top.(*deadlineContext).source.Load(), "nobody asked for its Done")
 }
 
 // What a context that has ended held is collected though the wheel lives on.

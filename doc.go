@@ -66,10 +66,10 @@ executor, or Stop or Reset returned true, or the wheel was stopped.
 # Contexts and channels
 
 WithTimeout, WithDeadline and their Cause forms make contexts as package context does,
-at half the cost unless somebody waits for them: the first call of Done makes the
-context known to its parent and to package context, and the whole then costs a fifth
-to a half more than package context's. A context outlives its wheel: package time
-takes it over. After, NewTimer and NewTicker send on channels as those of package time
+the plain forms at half the cost unless somebody waits for them: the first call of Done
+makes the context known to its parent and to package context, and the whole then costs
+up to a half more than package context's. A context outlives its wheel: package
+time takes it over. After, NewTimer and NewTicker send on channels as those of package time
 do. Package netidle closes connections on which nothing happens.
 
 # Lifecycle
@@ -92,7 +92,7 @@ A wheel made inside a testing/synctest bubble follows the bubble's clock.
 	Reset, ResetAt else  no allocation, one clock reading, one mutex
 	Stop                 no allocation, one mutex
 	Pending              an atomic load
-	WithTimeout          2 allocations of 176 bytes, the rest as AfterFunc; Done 6 more, once
+	WithTimeout          2 allocations of 176 bytes, the rest as AfterFunc; Done 6 to 9 more, once
 	NewTimer, NewTicker  3 allocations of 216 bytes, the rest as AfterFunc
 	Len, Stats           a mutex per processor
 	a pending timer      48 bytes and its closure; moved once per level

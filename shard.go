@@ -230,13 +230,13 @@ func (s *shard) sweep(unfired *[]Unfired) {
 		word, _ := t.disarm(idle)
 		t.unlink()
 		s.count.dropped++
-		switch at := s.tw.instant(deadlineOf(word)); {
+		switch deadline := deadlineOf(word); {
 		case t.kind == expiring:
 			s.mu.Unlock()
-			t.context().fallBack(at)
+			t.context().fallBack(deadline)
 			s.mu.Lock()
 		case t.kind == surviving:
-			time.AfterFunc(time.Until(at), f)
+			time.AfterFunc(time.Until(s.tw.instant(deadline)), f)
 		case unfired != nil:
 			*unfired = append(*unfired, t.unfired(word, f))
 		}
