@@ -266,7 +266,6 @@ func (c *deadlineContext) endLocked(err, cause error) {
 		child.mu.Lock() // after its parent's, as with package context
 		if child.ended() == nil {
 			child.endLocked(err, cause)
-			child.leave = nil // we forget it without being told
 		}
 		child.mu.Unlock()
 	}

@@ -355,6 +355,7 @@ func TestContextTellsItsOwnAtOnce(t *testing.T) {
 	require.True(t, isClosed(done))
 	require.True(t, isClosed(otherDone))
 	require.Zero(t, tw.Len())
+	require.Nil(t, parent.(*deadlineContext).followers, "who keeps a parent does not keep its children")
 }
 
 // A parent and a child that end while the one is being told of the other: the
