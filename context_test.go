@@ -385,6 +385,14 @@ func TestContextMeetsAnEnd(t *testing.T) {
 		parent.lead(child)
 		require.Empty(t, parent.followers)
 	})
+	t.Run("the child, which its parent has not forgotten yet", func(t *testing.T) {
+		parent, cancelParent := fresh()
+		child, cancel := tw.WithTimeout(parent, 0)
+		defer cancel()
+		parent.followers = map[*deadlineContext]struct{}{child.(*deadlineContext): {}}
+		cancelParent()
+		require.Equal(t, context.DeadlineExceeded, child.Err())
+	})
 	t.Run("as it is handed over to package time", func(t *testing.T) {
 		ctx, cancel := fresh()
 		cancel()
@@ -931,11 +939,11 @@ func TestContextCancelWaitsForTheFirst(t *testing.T) {
 		ctx, cancel := tw.WithTimeout(context.Background(), time.Hour)
 		defer cancel()
 		c := ctx.(*deadlineContext)
-		ctx.Done()
+		done := ctx.Done()
 		c.err.Store(context.DeadlineExceeded) // as cancel does, before it closes
 		var returned atomic.Int32
 		go func() { require.True(t, isClosed(ctx.Done())); returned.Add(1) }()
-		go func() { require.Error(t, ctx.Err()); require.True(t, isClosed(ctx.Done())); returned.Add(1) }()
+		go func() { require.Error(t, ctx.Err()); require.True(t, isClosed(done)); returned.Add(1) }()
 		synctest.Wait()
 		require.Zero(t, returned.Load())
 		c.source.Load().end()
