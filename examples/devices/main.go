@@ -4,50 +4,66 @@
 //	30       6    mon-fri boiler     on
 //	0        22   *       lamp-hall  off
 //
-// The devices are TCP servers of the program's own. It plays a night and a day in
+// The devices are served over HTTP by the program itself. It plays a night and a day in
 // Berlin, in which the clocks are put forward and one of the devices is off the
 // network for a while, and checks at the end what each device has done.
 //
-// table.go (the table is a timingwheel.Scheduler) and house.go (orders, and further
-// attempts where they do not get through) are what you would copy; they know nothing
-// of the story and how fast it passes.
-//
-//	go run ./examples/devices                  28 hours in nine seconds
+//	go run ./examples/devices                  28 hours in eight seconds
 //	go run ./examples/devices -scale 3600      the same in 28
 //	go run ./examples/devices -table house.txt check a table and list its next times
+//
+// Table.go (the table is a timingwheel.Scheduler) and house.go (orders, and further
+// attempts where they do not get through) are the parts to copy.
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"time"
 	_ "time/tzdata" // Berlin's clock, wherever the program runs
+
+	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
-func main() {
-	flags := flag.NewFlagSet("devices", flag.ExitOnError)
-	scale := flags.Float64("scale", 12000, "how many seconds of the story pass in one")
-	file := flags.String("table", "", "check the table in this `file`, list its times of the next week,\nand play no story")
-	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "Switches devices at the times of a table, and plays 28 hours in a house.\n\nusage: go run ./examples/devices [flags]\n\n")
-		flags.PrintDefaults()
+const (
+	retryAfter = 5 * time.Minute
+
+	// answerWithin is how long a device may take to answer. A real network decides, and
+	// not the story.
+	answerWithin = 10 * time.Second
+)
+
+func word(on bool) string {
+	if on {
+		return "on"
 	}
-	flags.Parse(os.Args[1:])
-	if flags.NArg() > 0 || !(*scale >= 1 && *scale <= 1e5) {
-		fmt.Fprintln(os.Stderr, "devices: -scale is between 1 and 100000, and there are no arguments")
-		os.Exit(2)
-	}
-	var err error
-	if *file != "" {
-		err = list(os.Stdout, *file, time.Now())
-	} else {
-		err = run(os.Stdout, *scale)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "devices:", err)
-		os.Exit(1)
+	return "off"
+}
+
+func main() { program().Main() }
+
+func program() story.Program {
+	var file string
+	return story.Program{
+		Name:     "devices",
+		About:    "Devices switches the plugs and lamps of a house at the times of a table.",
+		Scale:    12600,
+		MaxScale: 1e5,
+		Opening:  on(0, 17, 30),
+		Layout:   "Mon 15:04 MST",
+		Flags: func(f *flag.FlagSet) {
+			f.StringVar(&file, "table", "", "check the table in this `file`, list its times of the next week, and play no story")
+		},
+		Play: func(ctx context.Context, d *story.Diary, _ string) error {
+			if file != "" {
+				return list(d.Out, file, time.Now())
+			}
+			return run(ctx, d)
+		},
 	}
 }
 
@@ -59,13 +75,45 @@ func list(out io.Writer, file string, now time.Time) error {
 	}
 	t, err := parseTable(string(text))
 	if err != nil {
-		return fmt.Errorf("%s:\n%w", file, err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	end := now.AddDate(0, 0, 7)
-	for at := t.Next(now); !at.IsZero() && !at.After(end); at = t.Next(at) {
+	for at := t.Next(now); !at.IsZero() && !at.After(now.AddDate(0, 0, 7)); at = t.Next(at) {
 		for _, l := range t.at(at) {
 			fmt.Fprintf(out, "%s  %s %s\n", at.Format("Mon 2006-01-02 15:04 MST"), l.device, word(l.on))
 		}
 	}
 	return nil
+}
+
+func run(ctx context.Context, d *story.Diary) error {
+	fmt.Fprintf(d.Out, "%s\n", houseTable)
+	n := newNight(d)
+	if err := d.Serve(ctx, "", n.handler(), n.play); err != nil {
+		return err
+	}
+	if err := n.judge(); err != nil {
+		return err
+	}
+	d.Printf("all is well: every device did what the table says, in its order, nothing before its time;\n" +
+		"dehumidify was never switched on, as this night had no 02:30")
+	return nil
+}
+
+// inStory lets a Scheduler that knows the times of the story run on the machine's
+// clock, with which ScheduleFunc asks it. The clock's roundings see to it that the time
+// that comes back in is never before the one that went out, or that run would be asked
+// for twice. (They may put it behind by some microseconds of the story, which a table of
+// minutes does not notice.)
+type inStory struct {
+	clock     *story.Clock
+	scheduler timingwheel.Scheduler
+	end       time.Time // of the story, after which there are no runs; zero for none
+}
+
+func (s inStory) Next(t time.Time) time.Time {
+	next := s.scheduler.Next(s.clock.StoryAt(t))
+	if next.IsZero() || !s.end.IsZero() && next.After(s.end) {
+		return time.Time{}
+	}
+	return s.clock.RealAt(next)
 }

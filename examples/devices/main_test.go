@@ -1,198 +1,38 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
-	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// diary notes what happens, and when.
-type diary struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (d *diary) note(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, time.Now().UTC().Format("Mon 15:04:05 ")+fmt.Sprintf(format, args...))
-}
-
-// TestHouse runs a house on the fake clock, which begins at midnight before
-// Saturday, 1 January 2000, in real durations.
-func TestHouse(t *testing.T) {
-	unreachable := errors.New("unreachable")
-	for _, tc := range []struct {
-		name, table string
-		takes       time.Duration // an attempt
-		broken      time.Duration // until then all attempts fail
-		run         time.Duration
-		want        []string
-	}{
-		{"a weekend", "0 8 sat,sun lamp on\n30 22 * lamp off", 0, 0, 48 * time.Hour, []string{
-			"Sat 08:00:00 tell lamp on", "Sat 08:00:00 lamp on 1 <nil>", "Sat 22:30:00 tell lamp off", "Sat 22:30:00 lamp off 1 <nil>",
-			"Sun 08:00:00 tell lamp on", "Sun 08:00:00 lamp on 1 <nil>", "Sun 22:30:00 tell lamp off", "Sun 22:30:00 lamp off 1 <nil>",
-		}},
-		{"off the network for a while", "0 8 sat lamp on", time.Second, 8*time.Hour + 9*time.Minute, 24 * time.Hour, []string{
-			"Sat 08:00:00 tell lamp on", "Sat 08:00:01 lamp on 1 unreachable",
-			"Sat 08:05:01 tell lamp on", "Sat 08:10:02 tell lamp on", "Sat 08:10:03 lamp on 3 <nil>",
-		}},
-		{"replaced while it waits", "0 8 sat lamp on\n7 8 sat lamp off", 0, 8*time.Hour + 6*time.Minute, 24 * time.Hour, []string{
-			"Sat 08:00:00 tell lamp on", "Sat 08:00:00 lamp on 1 unreachable", "Sat 08:05:00 tell lamp on",
-			"Sat 08:07:00 lamp on 2 replaced", "Sat 08:07:00 tell lamp off", "Sat 08:07:00 lamp off 1 <nil>",
-		}},
-		{"replaced during an attempt that fails", "0 8 sat lamp on\n1 8 sat lamp off", 90 * time.Second, 8*time.Hour + 2*time.Minute, 24 * time.Hour, []string{
-			"Sat 08:00:00 tell lamp on", "Sat 08:01:30 lamp on 1 replaced",
-			"Sat 08:01:30 tell lamp off", "Sat 08:03:00 lamp off 1 <nil>",
-		}},
-		{"replaced during an attempt that succeeds", "0 8 sat lamp on\n1 8 sat lamp off", 90 * time.Second, 0, 24 * time.Hour, []string{
-			"Sat 08:00:00 tell lamp on", "Sat 08:01:30 lamp on 1 <nil>",
-			"Sat 08:01:30 tell lamp off", "Sat 08:03:00 lamp off 1 <nil>",
-		}},
-		{"replaced twice during an attempt", "0,2 8 sat lamp on\n1 8 sat lamp off", 150 * time.Second, 0, 24 * time.Hour, []string{
-			"Sat 08:00:00 tell lamp on", "Sat 08:02:00 lamp off 0 replaced", "Sat 08:02:30 lamp on 1 <nil>",
-			"Sat 08:02:30 tell lamp on", "Sat 08:05:00 lamp on 1 <nil>",
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				midnight := time.Now()
-				d := &diary{}
-				tab, err := parseTable(tc.table)
-				require.NoError(t, err)
-				wheel := timingwheel.New()
-				h, err := newHouse(wheel, tab, map[string]string{"lamp": "lamp"}, retryAfter,
-					func(_ context.Context, addr string, on bool) error {
-						d.note("tell %s %s", addr, word(on))
-						time.Sleep(tc.takes)
-						if time.Since(midnight) < tc.broken {
-							return unreachable
-						}
-						return nil
-					},
-					func(r report) {
-						err := fmt.Sprint(r.err)
-						if r.replaced {
-							err = "replaced"
-						}
-						d.note("%s %s %d %s", r.device, word(r.order.on), r.order.attempts, err)
-					})
-				require.NoError(t, err)
-				// In UTC, as this machine may be anywhere.
-				wheel.ScheduleFunc(inUTC{h}, h.run, timingwheel.RunMissed(), timingwheel.QueueWhileRunning())
-				time.Sleep(tc.run)
-				synctest.Wait()
-				h.close()
-				require.NoError(t, wheel.Shutdown(t.Context()))
-				require.Equal(t, tc.want, d.lines)
-			})
-		})
-	}
-}
-
-type inUTC struct{ timingwheel.Scheduler }
-
-func (s inUTC) Next(t time.Time) time.Time { return s.Scheduler.Next(t.UTC()) }
-
-func TestHouseRefuses(t *testing.T) {
-	tab, err := parseTable("0 8 sat lamp on\n0 9 * fan off")
+// TestStory plays the whole story over real sockets.
+func TestStory(t *testing.T) {
+	var out story.Buffer
+	err := program().Run(t.Context(), &out, "-scale", "40000")
+	t.Logf("\n%s", &out)
 	require.NoError(t, err)
-	_, err = newHouse(timingwheel.New(), tab, map[string]string{"lamp": ""}, time.Second, nil, nil)
-	require.ErrorContains(t, err, `"fan"`)
+	require.Contains(t, out.String(), "all is well")
 }
 
-// everySoOften is a Scheduler of the kind of inStory: the table's minutes in
-// milliseconds.
-func everySoOften() storyClock {
-	return newStoryClock(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), 60000)
-}
-
-// TestHouseRaces has orders come faster than attempts end, some of which fail. The
-// device is never told by two at once, each order is settled once, and the last
-// one stands.
-func TestHouseRaces(t *testing.T) {
-	tab, err := parseTable("*/2 * * lamp on\n1-59 * * fan on\n*/7 0-23 * radio off")
-	require.NoError(t, err)
-	var mu sync.Mutex
-	busy, told, settled := map[string]bool{}, map[string]int{}, map[string]map[time.Time]int{}
-	wheel := timingwheel.New()
-	clock := everySoOften()
-	h, err := newHouse(wheel, tab, map[string]string{"lamp": "lamp", "fan": "fan", "radio": "radio"}, time.Millisecond,
-		func(_ context.Context, addr string, on bool) error {
-			mu.Lock()
-			if busy[addr] {
-				t.Errorf("%s is told by two at once", addr)
-			}
-			busy[addr] = true
-			told[addr]++
-			n := told[addr]
-			mu.Unlock()
-			time.Sleep(time.Duration(n%4) * time.Millisecond)
-			mu.Lock()
-			defer mu.Unlock()
-			busy[addr] = false
-			if n%3 == 0 {
-				return net.ErrClosed
-			}
-			return nil
-		},
-		func(r report) {
-			if r.err != nil && !r.replaced {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if settled[r.device] == nil {
-				settled[r.device] = map[time.Time]int{}
-			}
-			settled[r.device][r.order.at]++
-		})
-	require.NoError(t, err)
-	var given []time.Time
-	schedule := wheel.ScheduleFunc(inStory{clock, h}, func() {
-		h.mu.Lock()
-		given = append(given, h.runs[0]) // of this run, as runs are queued
-		h.mu.Unlock()
-		h.run()
-	}, timingwheel.RunMissed(), timingwheel.QueueWhileRunning())
-	time.Sleep(300 * time.Millisecond)
-	schedule.Stop()
-	require.Eventually(t, func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		for _, d := range h.devices {
-			if d.order != nil || d.trying != nil || d.attempt.Pending() {
-				return false
-			}
-		}
-		return true
-	}, 30*time.Second, time.Millisecond)
-	h.close()
-	require.NoError(t, wheel.Shutdown(t.Context()))
-	require.Greater(t, len(given), 10)
-	for i, at := range given {
-		if i > 0 {
-			require.True(t, at.After(given[i-1]))
-		}
-		for _, l := range tab.at(at) {
-			require.Equal(t, 1, settled[l.device][at], "%s at %v", l.device, at)
-		}
-	}
+func TestList(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "house.txt")
+	require.NoError(t, os.WriteFile(file, []byte("0 8 mon lamp on\n0 9 mon fan off # comment"), 0o600))
+	var out story.Buffer
+	require.NoError(t, program().Run(t.Context(), &out, "-table", file))
+	require.Regexp(t, `Mon 20.* 08:00 .*  lamp on\n`, out.String())
+	require.Regexp(t, `Mon 20.* 09:00 .*  fan off\n`, out.String())
+	require.NoError(t, os.WriteFile(file, []byte("0 25 mon lamp on"), 0o600))
+	require.ErrorContains(t, program().Run(t.Context(), &out, "-table", file), "line 1")
+	require.ErrorIs(t, program().Run(t.Context(), &out, "-table", file+"x"), os.ErrNotExist)
 }
 
 // TestInStory goes through a table on scales that do not divide well: no time is
@@ -202,54 +42,37 @@ func TestInStory(t *testing.T) {
 	require.NoError(t, err)
 	for _, scale := range []float64{1, 1.1, 3, 7.7, 12000, 99999.9} {
 		opening := time.Date(2027, 3, 1, 0, 0, 0, 0, time.UTC)
-		c := newStoryClock(opening, scale)
-		at, want := c.began, opening
+		c := story.NewClock(opening, scale)
+		require.True(t, inStory{c, tab, opening}.Next(c.RealAt(opening)).IsZero())
+		at, want := c.RealAt(opening), opening
 		for range 5000 {
-			at, want = inStory{c, tab}.Next(at), tab.Next(want)
-			require.Equal(t, c.real(want), at, "scale %v", scale)
+			at, want = inStory{c, tab, time.Time{}}.Next(at), tab.Next(want)
+			require.Equal(t, c.RealAt(want), at, "scale %v", scale)
 		}
 	}
-	require.True(t, inStory{everySoOften(), table(nil)}.Next(time.Now()).IsZero())
+	require.True(t, inStory{story.NewClock(time.Now(), 2), table(nil), time.Time{}}.Next(time.Now()).IsZero())
 }
 
-func TestPlug(t *testing.T) {
-	p, err := newPlug()
-	require.NoError(t, err)
-	ctx := t.Context()
-	require.NoError(t, tell(ctx, p.addr(), true))
-	require.NoError(t, tell(ctx, p.addr(), true))
-	p.setOffline(true)
-	require.Error(t, tell(ctx, p.addr(), false))
-	p.setOffline(false)
-	require.NoError(t, tell(ctx, p.addr(), false))
-	require.Len(t, p.history(), 2)
-	p.close()
-	require.Error(t, tell(ctx, p.addr(), true))
-
-	// One that never answers is given up when the house closes.
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-	defer cancel()
-	require.Error(t, tell(ctx, ln.Addr().String(), true))
-}
-
-// TestRun plays the whole story over real sockets.
-func TestRun(t *testing.T) {
-	var out bytes.Buffer
-	require.NoError(t, run(&out, 40000))
-	t.Logf("\n%s", &out)
-	require.Contains(t, out.String(), "All is well")
-}
-
-func TestList(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "house.txt")
-	require.NoError(t, os.WriteFile(file, []byte("0 8 mon lamp on\n0 9 mon fan off # comment"), 0o600))
-	var out bytes.Buffer
-	require.NoError(t, list(&out, file, time.Date(2027, 3, 1, 8, 30, 0, 0, time.UTC)))
-	require.Equal(t, "Mon 2027-03-01 09:00 UTC  fan off\nMon 2027-03-08 08:00 UTC  lamp on\n", out.String())
-	require.NoError(t, os.WriteFile(file, []byte("0 25 mon lamp on"), 0o600))
-	require.ErrorContains(t, list(&out, file, time.Now()), "line 1")
-	require.ErrorIs(t, list(&out, file+"x", time.Now()), os.ErrNotExist)
+// The judgement must not only pass what is right: a plug that somebody has switched by
+// hand, and one that was not switched at all.
+func TestJudge(t *testing.T) {
+	s := newNight(story.NewDiary(new(story.Buffer), story.NewClock(on(0, 17, 30), 1), time.TimeOnly))
+	for name, asks := range asked {
+		p := s.plugs[name]
+		for _, a := range asks {
+			s.done[name] = append(s.done[name], report{name, order{a.at, a.on, 1}, nil, false})
+			if p.on != a.on {
+				p.on = a.on
+				p.changes = append(p.changes, change{s.RealAt(a.at), a.on})
+			}
+		}
+	}
+	require.NoError(t, s.judge())
+	fan := s.plugs["fan"]
+	fan.changes[0].at = fan.changes[0].at.Add(-1)
+	require.ErrorContains(t, s.judge(), "fan was switched 1ns early")
+	fan.changes = fan.changes[:1]
+	require.ErrorContains(t, s.judge(), "fan was switched 1 times and not 2 times")
+	delete(s.done, "boiler")
+	require.ErrorContains(t, s.judge(), "boiler: 0 orders were settled and not 3")
 }

@@ -8,28 +8,28 @@
 // the heartbeats: none early, none forgotten. On a machine so busy that nothing was
 // read from a client for that long it is suspected rightly, and counted apart.
 //
-// detector.go is what you would copy; it knows nothing of the story and how fast it
-// passes.
-//
 //	go run ./examples/heartbeats                            15 seconds of the story in eight
 //	go run ./examples/heartbeats -scale 1 -clients 100000   in real time, and more of them
-//	go run ./examples/heartbeats -addr 127.0.0.1:7070       serve until ctrl-C
+//	go run ./examples/heartbeats -addr 127.0.0.1:7070       a server to try by hand
 //
-// With -addr try: echo 1 2 3 | nc -u -w1 127.0.0.1 7070
+//	echo 1 2 3 | nc -u -w1 127.0.0.1 7070
+//
+// Detector.go is the part to copy.
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"flag"
-	"fmt"
-	"io"
-	"log"
 	"net"
-	"os"
-	"os/signal"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
 const (
@@ -40,65 +40,101 @@ const (
 	// beside the interval, and the wheel wakes a tenth as often as by default.
 	tick = 10 * time.Millisecond
 
-	// shutdownWithin is how long callbacks under way get at the end.
-	shutdownWithin = 10 * time.Second
+	// maxPacket is the largest that UDP can carry.
+	maxPacket = 1 << 16
 )
 
-func main() {
-	flags := flag.NewFlagSet("heartbeats", flag.ExitOnError)
-	scale := flags.Float64("scale", 2, "how many seconds of the story pass in one")
-	clients := flags.Int("clients", 10000, "`n` clients, of which one in twenty dies")
-	addr := flags.String("addr", "", "serve at this UDP `address` in real time until ctrl-C, and play no story")
-	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "Watches clients by their heartbeats, and plays a story in which some die.\n\nusage: go run ./examples/heartbeats [flags]\n\n")
-		flags.PrintDefaults()
-	}
-	flags.Parse(os.Args[1:])
-	if flags.NArg() > 0 || !(*scale >= 0.1 && *scale <= 20) || *clients < 20 || *clients > 200000 {
-		fmt.Fprintln(os.Stderr, "heartbeats: -scale is between 0.1 and 20, -clients between 20 and 200000, and there are no arguments")
-		os.Exit(2)
-	}
-	var err error
-	if *addr != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		err = serve(ctx, os.Stdout, *addr, *clients)
-		stop()
-	} else {
-		err = run(os.Stdout, *scale, *clients)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "heartbeats:", err)
-		os.Exit(1)
+func main() { program().Main() }
+
+func program() story.Program {
+	var clients int
+	return story.Program{
+		Name:     "heartbeats",
+		About:    "Heartbeats watches clients that send heartbeats over UDP, and suspects those that are silent.",
+		Scale:    2,
+		MaxScale: 20, // a limit of 250 ms, which heartbeats keep on a machine that has a little to do
+		Layout:   "04:05.0",
+		Serves:   true,
+		Flags: func(f *flag.FlagSet) {
+			f.IntVar(&clients, "clients", 10000, "`n` clients, of which one in twenty dies")
+		},
+		Play: func(ctx context.Context, d *story.Diary, addr string) error {
+			if clients < 20 || clients > 200000 {
+				return story.Misuse("-clients %d: must be between 20 and 200000", clients)
+			}
+			return run(ctx, d, addr, clients)
+		},
 	}
 }
 
-// serve is the detector without a story, until ctx ends.
-func serve(ctx context.Context, out io.Writer, addr string, clients int) error {
-	conn, err := net.ListenPacket("udp", addr)
+func run(ctx context.Context, d *story.Diary, addr string, clients int) error {
+	wheel := timingwheel.New(timingwheel.WithTick(d.Real(tick)))
+	w := newWitness(clients, d.Real(limit))
+	change := w.judge
+	if addr != "" {
+		change = func(v verdict) {
+			if v.suspect {
+				d.Printf("client %d is suspected, silent for %v", v.client, v.at.Sub(v.heard).Round(time.Millisecond))
+			} else {
+				d.Printf("client %d is back", v.client)
+			}
+		}
+	}
+	det := newDetector(wheel, clients, d.Real(limit), change)
+	at, stop, err := listen(addr, clients, func(clients []int, at time.Time) {
+		w.heard(clients, at)
+		for _, i := range clients {
+			det.beat(i, at)
+		}
+	})
 	if err != nil {
 		return err
 	}
-	lines := log.New(out, "", log.Ldate|log.Ltime)
-	wheel := timingwheel.New(timingwheel.WithTick(tick))
-	d := newDetector(wheel, clients, limit, func(v verdict) {
-		if v.suspect {
-			lines.Printf("client %d is suspected, silent for %v", v.client, v.at.Sub(v.heard).Round(time.Millisecond))
-		} else {
-			lines.Printf("client %d is back", v.client)
-		}
-	})
-	s := listen(conn, clients, func(clients []int, at time.Time) {
-		for _, i := range clients {
-			d.beat(i, at)
-		}
-	})
-	lines.Printf("serving at %s, ctrl-C ends it", conn.LocalAddr())
-	<-ctx.Done()
-	err = s.close()
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownWithin)
-	defer cancel()
-	if down := wheel.Shutdown(ctx); down != nil {
-		return down
+	d.Printf("a server watches %d clients at %s; a second here is %v seconds there", clients, at, d.Scale)
+	if addr == "" {
+		err = play(ctx, d, w, at, wheel.Stats)
+	} else {
+		<-ctx.Done()
 	}
-	return err
+	return errors.Join(err, stop(), story.Within(wheel.Shutdown))
+}
+
+// listen reads heartbeats from UDP until stop is called. A packet holds the numbers of
+// clients that are well, with white space between them: an agent on a host speaks for all
+// clients there. What is no client's number is left out. heard is called for each packet,
+// on one goroutine, and must not keep the slice.
+func listen(addr string, clients int, heard func(clients []int, at time.Time)) (at string, stop func() error, err error) {
+	conn, err := net.ListenPacket("udp", cmp.Or(addr, "127.0.0.1:0"))
+	if err != nil {
+		return "", nil, err
+	}
+	var failed error
+	read := func() {
+		packet := make([]byte, maxPacket)
+		var who []int
+		for {
+			n, _, err := conn.ReadFrom(packet)
+			if err != nil {
+				if !errors.Is(err, net.ErrClosed) {
+					failed = err
+				}
+				return
+			}
+			now := time.Now() // the one clock reading for all of the packet
+			who = who[:0]
+			for field := range bytes.FieldsSeq(packet[:n]) {
+				if i, err := strconv.Atoi(string(field)); err == nil && i >= 0 && i < clients {
+					who = append(who, i)
+				}
+			}
+			heard(who, now)
+		}
+	}
+	var reading sync.WaitGroup
+	reading.Go(read)
+	return conn.LocalAddr().String(), func() error {
+		conn.Close()
+		reading.Wait()
+		return failed
+	}, nil
 }

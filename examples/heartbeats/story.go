@@ -2,132 +2,97 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
-// This file plays the story.
+// This file plays the story. Its clients live on hosts, each with a socket, which sends
+// the heartbeats of all its clients in one packet.
 
-// awaitWithin is how much longer than the story's time something may take before the
-// story fails: far longer than the wheel needs, for a machine that has better things
-// to do.
-const awaitWithin = 10 * time.Second
+// perHost clients make packets of some 600 bytes, which any network takes.
+const perHost = 100
 
-type story struct {
-	out     io.Writer
-	began   time.Time
-	scale   float64
-	witness *witness
-}
-
-// run plays the story, and returns an error if a verdict was wrong or missing.
-func run(out io.Writer, scale float64, clients int) (err error) {
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	st := &story{out: out, began: time.Now(), scale: scale}
-	cpuBefore, cpuKnown := cpuTime()
-	fmt.Fprintf(out, "%d clients on %d hosts, a heartbeat every %v, suspected after %v of silence.\n",
-		clients, (clients+perHost-1)/perHost, interval, limit)
-	fmt.Fprintf(out, "A second of the story takes %v. A packet carries the heartbeats of a host.\n\n", st.real(time.Second))
-
-	st.witness = newWitness(clients, st.real(limit), awaitWithin)
-	wheel := timingwheel.New(timingwheel.WithTick(st.real(tick)))
-	d := newDetector(wheel, clients, st.real(limit), st.witness.judge)
-	s := listen(conn, clients, func(clients []int, at time.Time) {
-		st.witness.heard(clients, at)
-		for _, i := range clients {
-			d.beat(i, at)
+func play(ctx context.Context, d *story.Diary, w *witness, addr string, stats func() timingwheel.Stats) error {
+	clients := len(w.seen)
+	cpuBefore, began := story.CPUTime(), time.Now()
+	ctx, end := context.WithCancel(ctx)
+	var hosts sync.WaitGroup
+	defer hosts.Wait()
+	defer end()
+	for first := 0; first < clients; first += perHost {
+		conn, err := net.Dial("udp", addr)
+		if err != nil {
+			return err
 		}
-	})
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), shutdownWithin)
-		defer cancel()
-		err = errors.Join(err, s.close(), wheel.Shutdown(ctx))
-	}()
-	h, err := startHosts(conn.LocalAddr().String(), clients, st.real(interval))
-	if err != nil {
-		return err
+		hosts.Go(func() {
+			defer conn.Close()
+			host(ctx, conn, first, w.dead, d.Real(interval))
+		})
 	}
-	defer h.stop()
 
-	if err := st.await("every client was heard, nobody is suspected"); err != nil {
+	// reach waits until exactly the dead are suspected, and for a while more.
+	reach := func(what string, more time.Duration) error {
+		if err := story.Await(ctx, d.Real(limit+interval), w.agreed); err != nil {
+			return fmt.Errorf("waiting until %s: %w", what, err)
+		}
+		d.Printf("%s", what)
+		return story.Sleep(ctx, d.Real(more))
+	}
+	if err := reach("every client was heard, nobody is suspected", 3*time.Second); err != nil {
 		return err
 	}
-	st.sleep(3 * time.Second)
 	victims := rand.Perm(clients)[:clients/20]
-	st.say("%d clients die", len(victims))
-	st.witness.mark(victims, true)
-	h.kill(victims)
-	if err := st.await("all of them are suspected, and nobody else"); err != nil {
+	d.Printf("%d clients die", len(victims))
+	w.mark(victims, true)
+	if err := reach("all of them are suspected, and nobody else", 2*time.Second); err != nil {
 		return err
 	}
-	st.sleep(2 * time.Second)
 	lucky := victims[:len(victims)*2/5]
-	st.say("%d of them come back", len(lucky))
-	st.witness.mark(lucky, false)
-	h.revive(lucky)
-	if err := st.await("these are suspected no more, the others still are"); err != nil {
+	d.Printf("%d of them come back", len(lucky))
+	w.mark(lucky, false)
+	if err := reach("these are suspected no more, the others still are", 2*time.Second); err != nil {
 		return err
 	}
-	st.sleep(2 * time.Second)
-	if err := st.await("nothing has changed, and the story ends"); err != nil {
+	if err := reach("nothing has changed, and the story ends", 0); err != nil {
 		return err
 	}
 
-	took := time.Since(st.began)
-	cpuAfter, _ := cpuTime()
-	half, most, all, starved := st.witness.summary()
-	beats, packets, stats := s.beats.Load(), s.packets.Load(), wheel.Stats()
-	fmt.Fprintf(out, "\nAll is well. In real time:\n")
-	fmt.Fprintf(out, "  detection   %v after the limit for half of the dead, %v for 99 %%, %v at most\n", ms(half), ms(most), ms(all))
-	fmt.Fprintf(out, "  heartbeats  %d in %d packets in %v, each a touch of a timer\n", beats, packets, took.Round(10*time.Millisecond))
-	fmt.Fprintf(out, "  the wheel   woke %d times, fired %d timers, moved %d that had been pushed on\n", stats.Wakeups, stats.Fired, stats.Reinserted)
-	if cpuKnown {
-		cpu := cpuAfter - cpuBefore
-		fmt.Fprintf(out, "  CPU         %v for everything, the clients included: %.1f %% of the %d processors, %v a heartbeat\n",
-			cpu.Round(time.Millisecond), 100*float64(cpu)/float64(took)/float64(runtime.GOMAXPROCS(0)), runtime.GOMAXPROCS(0),
-			(cpu / time.Duration(beats)).Round(time.Nanosecond))
+	took, cpu, s := time.Since(began), story.CPUTime()-cpuBefore, stats()
+	half, most, beats, starved := w.summary()
+	d.Printf("all is well: %d suspicions, none early, none missing; in real time", len(victims)+starved)
+	d.Printf("  they came %v after the limit for half of the dead, %v at most", half, most)
+	d.Printf("  %d heartbeats in %v, each a touch of a timer; the wheel woke %d times", beats, took.Round(10*time.Millisecond), s.Wakeups)
+	if cpu > 0 {
+		d.Printf("  CPU %v for everything, the clients included: %.1f %% of the %d processors", cpu.Round(time.Millisecond),
+			100*float64(cpu)/float64(took)/float64(runtime.GOMAXPROCS(0)), runtime.GOMAXPROCS(0))
 	}
 	if starved > 0 {
-		fmt.Fprintf(out, "%d times a client that lived was suspected, and rightly: this machine was so busy that nothing\nhad been read from it for %v. It was heard again.\n", starved, limit)
+		d.Printf("  %d times a client that lived was suspected, and rightly: on this busy machine nothing was read from it for so long", starved)
 	}
 	return nil
 }
 
-func ms(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
-
-// real returns how long a duration of the story takes.
-func (st *story) real(d time.Duration) time.Duration {
-	return time.Duration(float64(d) / st.scale)
-}
-
-func (st *story) sleep(d time.Duration) { time.Sleep(st.real(d)) }
-
-func (st *story) say(format string, args ...any) {
-	fmt.Fprintf(st.out, "%5.1f s  %s\n", time.Since(st.began).Seconds()*st.scale, fmt.Sprintf(format, args...))
-}
-
-// await waits until exactly the dead are suspected.
-func (st *story) await(what string) error {
-	deadline := time.Now().Add(st.real(limit+interval) + awaitWithin)
-	for {
-		err := st.witness.agreed()
-		if err == nil {
-			st.say("%s", what)
-			return nil
+// host sends the heartbeats of its clients, the first and those after it, every interval:
+// the hosts one after the other within it.
+func host(ctx context.Context, conn net.Conn, first int, dead []atomic.Bool, interval time.Duration) {
+	var packet []byte
+	next := time.Now().Add(interval * time.Duration(first) / time.Duration(len(dead)))
+	for ; story.Sleep(ctx, time.Until(next)) == nil; next = next.Add(interval) {
+		packet = packet[:0]
+		for i := first; i < min(first+perHost, len(dead)); i++ {
+			if !dead[i].Load() {
+				packet = append(strconv.AppendInt(packet, int64(i), 10), ' ')
+			}
 		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("waiting until %s: %w", what, err)
-		}
-		time.Sleep(5 * time.Millisecond)
+		conn.Write(packet) // one that cannot be sent is a packet lost, as UDP has it
 	}
 }

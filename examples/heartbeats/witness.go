@@ -4,46 +4,41 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// This file judges the detector. witness.mu guards everything in it.
+// This file judges the detector. witness.mu guards what is below it.
 
 // A witness sees the heartbeats, each before the detector does, and the verdicts.
 type witness struct {
-	limit   time.Duration
-	patient time.Duration // how much later than the limit a verdict may be
+	limit time.Duration
+	dead  []atomic.Bool // for each client
 
-	mu        sync.Mutex
-	seen      []sight // for each client
-	unheard   int     // clients that have never been heard
-	suspected int     // clients that are suspected now
-	starved   int     // suspicions of clients that were not dead
-	delays    []time.Duration
-	wrong     error // the first verdict that was
+	mu      sync.Mutex
+	seen    []sight // for each client
+	beats   int     // heartbeats of all
+	starved int     // suspicions of clients that were not dead
+	delays  []time.Duration
+	wrong   error // the first verdict that was
 }
 
 // A sight is what the witness knows of a client.
 type sight struct {
 	last, before time.Time // the last two heartbeats
 	suspected    bool
-	dead         bool
 }
 
-func newWitness(clients int, limit, patient time.Duration) *witness {
-	return &witness{limit: limit, patient: patient, seen: make([]sight, clients), unheard: clients}
+func newWitness(clients int, limit time.Duration) *witness {
+	return &witness{limit: limit, dead: make([]atomic.Bool, clients), seen: make([]sight, clients)}
 }
 
 func (w *witness) heard(clients []int, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.beats += len(clients)
 	for _, i := range clients {
 		s := &w.seen[i]
-		if s.last.IsZero() {
-			w.unheard--
-		} else if gap := at.Sub(s.last); gap > w.limit+w.patient && !s.suspected {
-			w.blameLocked("client %d was silent for %v and not suspected", i, gap)
-		}
 		s.last, s.before = at, s.last
 	}
 }
@@ -60,10 +55,8 @@ func (w *witness) judge(v verdict) {
 	}
 	s.suspected = v.suspect
 	if !v.suspect {
-		w.suspected--
 		return
 	}
-	w.suspected++
 	delay := v.at.Sub(v.heard) - w.limit
 	switch {
 	case delay < 0:
@@ -71,7 +64,7 @@ func (w *witness) judge(v verdict) {
 	case !v.heard.Equal(s.last) && !v.heard.Equal(s.before):
 		w.blameLocked("client %d was suspected although it was heard", v.client)
 	}
-	if s.dead {
+	if w.dead[v.client].Load() {
 		w.delays = append(w.delays, delay)
 	} else {
 		w.starved++
@@ -84,12 +77,10 @@ func (w *witness) blameLocked(format string, args ...any) {
 	}
 }
 
-// mark says that these clients are dead from now on, or not any more.
+// mark has these clients be dead from now on, or not any more.
 func (w *witness) mark(clients []int, dead bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for _, i := range clients {
-		w.seen[i].dead = dead
+		w.dead[i].Store(dead)
 	}
 }
 
@@ -101,25 +92,26 @@ func (w *witness) agreed() error {
 	if w.wrong != nil {
 		return w.wrong
 	}
-	if w.unheard > 0 {
-		return fmt.Errorf("%d clients have not been heard", w.unheard)
-	}
 	for i, s := range w.seen {
-		if s.dead != s.suspected {
-			return fmt.Errorf("client %d: dead %t, suspected %t", i, s.dead, s.suspected)
+		if s.last.IsZero() {
+			return fmt.Errorf("client %d has not been heard", i)
+		}
+		if dead := w.dead[i].Load(); dead != s.suspected {
+			return fmt.Errorf("client %d: dead %t, suspected %t", i, dead, s.suspected)
 		}
 	}
 	return nil
 }
 
-// summary returns by how much more than the limit the dead were silent before they
-// were suspected, as percentiles, and how often others were.
-func (w *witness) summary() (half, most, all time.Duration, starved int) {
+// summary returns by how much more than the limit the dead were silent before they were
+// suspected, half of them and all, the number of heartbeats, and how often others were
+// suspected.
+func (w *witness) summary() (half, most time.Duration, beats, starved int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.delays); n > 0 {
 		slices.Sort(w.delays)
-		half, most, all = w.delays[n/2], w.delays[n*99/100], w.delays[n-1]
+		half, most = w.delays[n/2].Round(10*time.Microsecond), w.delays[n-1].Round(10*time.Microsecond)
 	}
-	return half, most, all, w.starved
+	return half, most, w.beats, w.starved
 }

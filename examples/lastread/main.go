@@ -10,7 +10,7 @@
 //	go run ./examples/lastread -addr 127.0.0.1:8080 -scale 600    a server to try by hand
 //
 //	curl 127.0.0.1:8080/news/ada
-//	curl -d '{"title": "Wheel reinvented"}' 127.0.0.1:8080/articles
+//	curl -X DELETE 127.0.0.1:8080/readers/ada
 //	curl 127.0.0.1:8080/waiting
 //
 // Debounce.go is the part to copy.
@@ -19,129 +19,103 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
-	"sort"
-	"strings"
+	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
 const (
-	quiet = 2 * time.Hour
-
-	// storyScale makes two hours two seconds.
-	storyScale = 3600
-
-	// maxScale leaves two hours 100 ms, in which requests can be answered.
-	maxScale = 72000
-
-	// stopWithin is how long requests and callbacks that are under way get at the end.
-	stopWithin = 10 * time.Second
+	quiet   = 2 * time.Hour
+	newsGap = 15 * time.Minute // an article appears so often
 )
 
-type config struct {
-	scale float64
-	addr  string // empty: play the story
+func main() { program.Main() }
+
+var program = story.Program{
+	Name:     "lastread",
+	About:    "Lastread is a news server that mails each reader a digest two hours after his last read.",
+	Scale:    3600,
+	MaxScale: 72000, // two hours in 100 ms, in which requests can be answered
+	Serves:   true,
+	Play:     run,
 }
 
-func main() {
-	cfg, err := parse(os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "lastread:", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, cfg, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "lastread:", err)
-		os.Exit(1)
-	}
-}
-
-// parse reads the command line; help goes to out.
-func parse(args []string, out io.Writer) (config, error) {
-	var cfg config
-	flags := flag.NewFlagSet("lastread", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // an error is one line, and main prints it
-	flags.StringVar(&cfg.addr, "addr", "", "serve at this `address` until interrupted, and play no story")
-	flags.Float64Var(&cfg.scale, "scale", 0, fmt.Sprintf("how many seconds of the story pass in one (default %d, with -addr 1)", storyScale))
-	flags.Usage = func() {} // or every error would come with the help
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(out, "Lastread is a news server that mails each reader a digest two hours after his last read.")
-			fmt.Fprintln(out, "\nusage: go run ./examples/lastread [flags]")
-			fmt.Fprintln(out)
-			flags.SetOutput(out)
-			flags.PrintDefaults()
-		}
-		return cfg, err
-	}
-	switch {
-	case flags.NArg() > 0:
-		return cfg, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case cfg.scale == 0 && cfg.addr == "":
-		cfg.scale = storyScale
-	case cfg.scale == 0:
-		cfg.scale = 1
-	case !(cfg.scale > 0 && cfg.scale <= maxScale): // this way round for NaN
-		return cfg, fmt.Errorf("-scale %v: must be above 0 and at most %d", cfg.scale, maxScale)
-	}
-	return cfg, nil
-}
-
-// run is the whole program. When it returns, everything that it started has ended.
-func run(ctx context.Context, cfg config, out io.Writer) error {
-	says := &diary{clock: clock{start: time.Now(), scale: cfg.scale}, out: out}
-	seen := &ledger{records: make(map[string]*record)}
+func run(ctx context.Context, d *story.Diary, addr string) error {
 	tw := timingwheel.New()
-	n := newNews(tw, says.real(quiet), func(reader string, unread []string) {
-		seen.note(reader, func(r *record) { r.digests = append(r.digests, time.Now()) })
-		if !isRegular(reader) {
-			return
-		}
-		says.line("digest to %s, who was last here two hours ago: %d new", reader, len(unread))
-	})
-	addr := cfg.addr
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	url, stop, err := serve(addr, handler(n))
-	if err != nil {
-		return err
-	}
-	says.line("a news server opens at %s; a second here is %v seconds there", url, cfg.scale)
-	if cfg.addr == "" {
-		err = play(ctx, says, seen, url)
-	} else {
-		<-ctx.Done()
-	}
-
-	// First the requests, which push digests on, then those, then the wheel, which
-	// waits for mails that are being written.
-	err = errors.Join(err, stop())
+	s := &audience{Diary: d, readers: readers()}
+	n := newNews(tw, d.Real(quiet), s.mailed)
+	tw.ScheduleFunc(timingwheel.Every(d.Real(newsGap)), n.publish)
+	err := d.Serve(ctx, addr, n.handler(), s.play)
+	// After the requests, which push digests on, those, then the wheel, which waits for
+	// mails that are being written.
 	left := n.digests.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
-	defer cancel()
-	err = errors.Join(err, tw.Shutdown(ctx))
-	sort.Strings(left)
-	says.line("the server closes, and hands back the digests that were to come: %d %s", len(left), strings.Join(left, " "))
-	if err != nil || cfg.addr != "" {
+	if err := errors.Join(err, story.Within(tw.Shutdown)); err != nil {
 		return err
 	}
-	for _, reader := range left {
-		seen.note(reader, func(r *record) { r.listed++ })
+	d.Printf("the server closes, and hands back the digests that were to come: %q", left)
+	if addr != "" {
+		return nil
 	}
-	if err := judge(seen.records, says.real(quiet)); err != nil {
+	if err := judge(s.readers, left, d.Real(quiet)); err != nil {
 		return err
 	}
-	says.line("no digest was early, none was lost, and none came while its reader was still about")
+	d.Printf("all is well: no digest was early, none was lost, and none came while its reader was still about")
 	return nil
+}
+
+// News is the server. mu guards the articles and what each reader has seen. The
+// debounce has a lock of its own, and neither is taken under the other.
+type news struct {
+	digests *debounce[string]
+	mail    func(reader string, unread []string)
+
+	mu       sync.Mutex
+	articles []string
+	seen     map[string]int // how many of the articles; a real server has a database
+}
+
+func newNews(tw *timingwheel.TimingWheel, quiet time.Duration, mail func(reader string, unread []string)) *news {
+	n := &news{mail: mail, articles: []string{}, seen: make(map[string]int)}
+	n.digests = newDebounce(tw, quiet, n.digest)
+	return n
+}
+
+func (n *news) publish() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.articles = append(n.articles, fmt.Sprintf("article %d", len(n.articles)+1))
+}
+
+// digest is what the debounce calls. If the reader comes back at that very moment, he
+// sees in one of the two places what the other has not, and the mail may be empty.
+func (n *news) digest(reader string) { n.mail(reader, n.unread(reader)) }
+
+// unread returns the articles that the reader has not seen, which he then has.
+func (n *news) unread(reader string) []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	unread := n.articles[n.seen[reader]:]
+	n.seen[reader] = len(n.articles)
+	return slices.Clip(unread)
+}
+
+func (n *news) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /news/{reader}", story.Handle(nil, func(r *http.Request, _ any) ([]string, error) {
+		unread := n.unread(r.PathValue("reader"))
+		n.digests.touch(r.PathValue("reader"))
+		return unread, nil
+	}))
+	mux.Handle("DELETE /readers/{reader}", story.Handle(nil, func(r *http.Request, _ any) (bool, error) {
+		return n.digests.forget(r.PathValue("reader")), nil
+	}))
+	mux.Handle("GET /waiting", story.Handle(nil, func(*http.Request, any) (int, error) {
+		return n.digests.waiting(), nil
+	}))
+	return mux
 }

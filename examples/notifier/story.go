@@ -1,164 +1,136 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
+
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
-// This file plays the story: it sends notifications over HTTP, keeps a ledger of what
-// the notifier tells. ledger.mu guards the records, diary.mu the output.
-
-// patience is how much longer than planned the story may take before something must be
-// wrong.
-const patience = 30 * time.Second
-
-// A clock is where durations of the story become real ones.
-type clock struct {
-	start time.Time
-	scale float64
-}
-
-func (c clock) real(d time.Duration) time.Duration { return time.Duration(float64(d) / c.scale) }
-
-// wait sleeps until the story has reached at.
-func (c clock) wait(ctx context.Context, at time.Duration) error {
-	return sleep(ctx, time.Until(c.start.Add(c.real(at))))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
-// A diary prints lines with the time of the story in front, in its order.
-type diary struct {
-	clock
-	mu  sync.Mutex
-	out io.Writer
-}
-
-func (y *diary) line(format string, args ...any) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	s := int(time.Since(y.start).Seconds() * y.scale)
-	fmt.Fprintf(y.out, "%02d:%02d:%02d  %s\n", s/3600, s/60%60, s%60, fmt.Sprintf(format, args...))
-}
+// This file plays the story, in which notifications are sent over HTTP, and judges it.
 
 // An outcome is how a notification ends.
 type outcome string
 
 const (
-	delivered outcome = "delivered"
-	givenUp   outcome = "given up"
-	listed    outcome = "listed by stop"
+	delivered   outcome = "delivered"
+	givenUp     outcome = "given up"
+	undelivered outcome = "listed by stop"
 )
 
-// A record is what happened to one notification, at real instants.
+// A record is what happened to one notification, at instants of the machine.
 type record struct {
 	status
 	want    outcome
 	sending time.Time // just before it was sent
 	results []result
-	listed  int // times that stop listed it
 }
 
-type ledger struct {
+// Deliveries are all of them; mu guards the records.
+type deliveries struct {
+	*story.Diary
 	mu      sync.Mutex
 	records map[int]*record
 }
 
-func (l *ledger) note(id int, change func(*record)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.records[id] == nil {
-		l.records[id] = &record{}
+func (s *deliveries) note(id int, change func(*record)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records[id] == nil { // told of its first attempt before send has its answer
+		s.records[id] = &record{}
 	}
-	change(l.records[id])
+	change(s.records[id])
 }
 
-type story struct {
-	*diary
-	seen        *ledger
-	here, there string // the URLs of the notifier and of the receivers
-	client      *http.Client
+func (s *deliveries) told(r result) {
+	s.note(r.ID, func(rec *record) { rec.results = append(rec.results, r) })
+	what := "delivered"
+	if r.err != nil {
+		what = r.err.Error()
+	}
+	var net net.Error
+	if errors.As(r.err, &net) && net.Timeout() {
+		what = "no answer in time"
+	}
+	if r.last && r.err != nil {
+		what += ", which was the last"
+	}
+	s.Printf("%s, attempt %d: %s", title(r.status), r.Attempts, what)
 }
 
-func play(ctx context.Context, says *diary, seen *ledger, here, there string) error {
-	transport := &http.Transport{}
-	defer transport.CloseIdleConnections()
-	s := &story{says, seen, here, there, &http.Client{Transport: transport, Timeout: stopWithin}}
-	ctx, cancel := context.WithTimeout(ctx, s.real(2*time.Hour)+patience)
-	defer cancel()
-
-	if err := errors.Join(
-		s.send(ctx, "/fails/3", "every", delivered),
-		s.send(ctx, "/hangs/2", "every", delivered),
-		s.send(ctx, "/fails/2", "steps", delivered),
-		s.send(ctx, "/fails/99", "steps", givenUp),
-		s.wait(ctx, time.Hour),
-		s.send(ctx, "/fails/99", "every", listed),
-		s.wait(ctx, 73*time.Minute),
-	); err != nil {
-		return err
+func title(s status) string {
+	path := s.URL
+	if u, err := url.Parse(s.URL); err == nil && len(u.Path) > 1 {
+		path = u.Path
 	}
-	// On a machine with better things to do the last of the steps may be still to
-	// come.
-	for {
-		var open []status
-		if err := s.call(ctx, http.MethodGet, nil, &open); err != nil {
-			return err
-		}
-		if len(open) == 1 && open[0].Attempts > 0 {
-			return nil
-		}
-		if err := sleep(ctx, s.real(time.Minute)); err != nil {
-			return fmt.Errorf("still open: %v: %w", open, err)
-		}
-	}
+	return fmt.Sprintf("#%d to %s (%s)", s.ID, path, s.Policy)
 }
 
-func (s *story) send(ctx context.Context, path, policy string, want outcome) error {
-	sending := time.Now()
-	var got status
-	err := s.call(ctx, http.MethodPost, map[string]string{"url": s.there + path, "policy": policy, "body": "hello"}, &got)
-	if err == nil {
-		s.seen.note(got.ID, func(r *record) { r.status, r.want, r.sending = got, want, sending })
-	}
-	return err
-}
-
-func (s *story) call(ctx context.Context, method string, in, out any) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	var body bytes.Buffer
-	if in != nil {
-		if err := json.NewEncoder(&body).Encode(in); err != nil {
+func (s *deliveries) play(ctx context.Context, service *story.Client) error {
+	send := func(path, policy string, want outcome) func(context.Context) error {
+		return func(ctx context.Context) error {
+			sending := time.Now()
+			var got status
+			err := service.Call(ctx, http.MethodPost, "/notifications", order{service.URL + path, policy, json.RawMessage(`"hello"`)}, &got)
+			if err == nil {
+				s.note(got.ID, func(r *record) { r.status, r.want, r.sending = got, want, sending })
+			}
 			return err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, s.here+"/notifications", &body)
-	if err != nil {
-		return err
+	return s.Play(ctx,
+		story.At(0, send("/fails/3", "every", delivered)),
+		story.At(0, send("/hangs/2", "every", delivered)),
+		story.At(0, send("/fails/2", "steps", delivered)),
+		story.At(0, send("/fails/99", "steps", givenUp)),
+		story.At(time.Hour, send("/fails/99", "every", undelivered)),
+		story.At(73*time.Minute, func(ctx context.Context) error {
+			// On a machine with better things to do the last of the steps may be to come.
+			return story.Await(ctx, s.Real(time.Hour), func() error {
+				var open []status
+				err := service.Call(ctx, http.MethodGet, "/notifications", nil, &open)
+				if err == nil && (len(open) != 1 || open[0].Attempts == 0) {
+					err = fmt.Errorf("still open: %v", open)
+				}
+				return err
+			})
+		}))
+}
+
+// judge says what is wrong with the outcome, if anything is. listed are those that stop
+// returned.
+func judge(records map[int]*record, listed []status, policies map[string]policy) error {
+	var j story.Judge
+	ends := map[int][]outcome{}
+	for _, s := range listed {
+		ends[s.ID] = append(ends[s.ID], undelivered)
 	}
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return err
+	for id, r := range records {
+		name, p := title(r.status), policies[r.Policy]
+		before := r.sending
+		var last time.Time // when the attempt before ended
+		for i, a := range r.results {
+			gap, ok := p.gap(i)
+			early := before.Add(gap).Sub(a.began)
+			j.Check(early <= 0, "%s was tried %v early, attempt %d", name, early, i+1)
+			j.Check(!a.began.Before(last), "%s was tried twice at once, attempts %d and %d", name, i, i+1)
+			j.Check(ok && a.Attempts == i+1, "%s was tried too often: attempt %d", name, a.Attempts)
+			before, last = a.began, a.ended
+			if _, more := p.gap(i + 1); a.err == nil {
+				ends[id] = append(ends[id], delivered)
+			} else if !more {
+				ends[id] = append(ends[id], givenUp)
+			}
+		}
+		j.Check(len(r.results) > 0, "%s was never tried", name)
+		j.Check(len(ends[id]) == 1 && ends[id][0] == r.want, "%s was %q instead of %q", name, ends[id], r.want)
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode > 299 {
-		return fmt.Errorf("%s: %s", method, resp.Status)
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	return j.Err()
 }

@@ -19,141 +19,73 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
-	"io"
-	"os"
-	"os/signal"
+	"net/http"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
 const (
 	payWithin    = 30 * time.Minute
 	remindBefore = 10 * time.Minute
-
-	// storyScale makes half an hour three seconds: short, and a millisecond, which
-	// is about how late a timer is, still less than a second of the story.
-	storyScale = 600
-
-	// maxScale leaves the half hour 100 ms, in which requests can be answered.
-	maxScale = 18000
-
-	// stopWithin is how long requests and callbacks that are under way get at the end.
-	stopWithin = 10 * time.Second
 )
 
 // goods is what the shop has at the start.
 func goods() map[string]int { return map[string]int{"mug": 5, "lamp": 3, "poster": 100} }
 
-type config struct {
-	scale float64
-	addr  string // empty: play the story
+func main() { program.Main() }
+
+var program = story.Program{
+	Name: "orders",
+	About: "Orders is a shop whose orders are cancelled, with their stock returned, when they are\n" +
+		"unpaid after 30 minutes; a reminder comes 10 minutes before. Paying stops both.",
+	Scale:    600,   // a millisecond, about as late as a timer is, is less than a second of the story
+	MaxScale: 18000, // half an hour in 100 ms, in which requests can be answered
+	Serves:   true,
+	Play:     run,
 }
 
-func main() {
-	cfg, err := parse(os.Args[1:], os.Stdout)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "orders:", err)
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, cfg, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "orders:", err)
-		os.Exit(1)
-	}
-}
-
-// parse reads the command line; help goes to out.
-func parse(args []string, out io.Writer) (config, error) {
-	var cfg config
-	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // an error is one line, and main prints it
-	flags.StringVar(&cfg.addr, "addr", "", "serve at this `address` until interrupted, and play no story")
-	flags.Float64Var(&cfg.scale, "scale", 0, fmt.Sprintf("how many seconds of the story pass in one (default %d, with -addr 1)", storyScale))
-	flags.Usage = func() {} // or every error would come with the help
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			fmt.Fprintln(out, "Orders is a shop whose orders are cancelled, with their stock returned, when they are")
-			fmt.Fprintln(out, "unpaid after 30 minutes; a reminder comes 10 minutes before. Paying stops both.")
-			fmt.Fprintln(out, "\nusage: go run ./examples/orders [flags]")
-			fmt.Fprintln(out)
-			flags.SetOutput(out)
-			flags.PrintDefaults()
-		}
-		return cfg, err
-	}
-	switch {
-	case flags.NArg() > 0:
-		return cfg, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case cfg.scale == 0 && cfg.addr == "":
-		cfg.scale = storyScale
-	case cfg.scale == 0:
-		cfg.scale = 1
-	case !(cfg.scale > 0 && cfg.scale <= maxScale): // this way round for NaN
-		return cfg, fmt.Errorf("-scale %v: must be above 0 and at most %d", cfg.scale, maxScale)
-	}
-	return cfg, nil
-}
-
-// run is the whole program. When it returns, everything that it started has ended.
-func run(ctx context.Context, cfg config, out io.Writer) error {
-	says := &diary{clock: clock{start: time.Now(), scale: cfg.scale}, out: out}
-	seen := &ledger{records: make(map[int]*record)}
+func run(ctx context.Context, d *story.Diary, addr string) error {
 	tw := timingwheel.New()
-	shop := newOrders(tw, says.real(payWithin), says.real(remindBefore), goods(),
-		func(d details) {
-			seen.note(d.ID, func(r *record) { r.reminders = append(r.reminders, time.Now()) })
-			if !isLatecomer(d.Customer) {
-				says.line("shop reminds %s: order %d is unpaid, %.0f minutes left", d.Customer, d.ID, remindBefore.Minutes())
-			}
-		},
-		func(d details) {
-			seen.note(d.ID, func(r *record) { r.cancellations = append(r.cancellations, time.Now()) })
-			if !isLatecomer(d.Customer) {
-				says.line("shop cancels order %d of %s: %d x %s back in stock", d.ID, d.Customer, d.Quantity, d.Item)
-			}
-		})
-
-	addr := cfg.addr
-	if addr == "" {
-		addr = "127.0.0.1:0"
-	}
-	url, stop, err := serve(addr, handler(shop))
-	if err != nil {
+	s := &market{Diary: d, customers: customers()}
+	shop := newOrders(tw, d.Real(payWithin), d.Real(remindBefore), goods(), s.reminded, s.cancelled)
+	err := d.Serve(ctx, addr, handler(shop), s.play)
+	pending := tw.Len()
+	// The timers after the requests, which arm them.
+	if err := errors.Join(err, story.Within(tw.Shutdown)); err != nil {
 		return err
 	}
-	if cfg.addr == "" {
-		says.line("a shop opens at %s; a second here is %v seconds there", url, cfg.scale)
-		err = play(ctx, says, seen, url)
-	} else {
-		says.line("a shop opens at %s, until you interrupt it; a second here is %v seconds there", url, cfg.scale)
-		<-ctx.Done()
-	}
-
-	// First the requests, which arm timers, then the timers.
-	err = errors.Join(err, stop())
-	unfinished := tw.Len()
-	ctx, cancel := context.WithTimeout(context.Background(), stopWithin)
-	defer cancel()
-	if err := errors.Join(err, tw.Shutdown(ctx)); err != nil {
-		return err
-	}
-	if cfg.addr != "" {
-		says.line("the shop closes, %d timers were pending", unfinished)
+	d.Printf("the shop closes, %d timers were pending", pending)
+	if addr != "" {
 		return nil
 	}
-	if unfinished > 0 {
-		return fmt.Errorf("%d timers are pending when all orders are paid or cancelled", unfinished)
-	}
-	if err := judge(seen.records, shop.stock, says.real(payWithin), says.real(remindBefore)); err != nil {
+	if err := judge(s.customers, shop.stock, pending, d.Clock); err != nil {
 		return err
 	}
-	says.line("the shop closes: every order was either paid or cancelled, nothing came early, and the stock adds up")
+	d.Printf("all is well: every order was either paid or cancelled, nothing came early, and the stock adds up")
 	return nil
+}
+
+var codes = story.Codes{
+	errNoItem: http.StatusNotFound, errNoOrder: http.StatusNotFound,
+	errPaid: http.StatusConflict, errOutOfStock: http.StatusConflict, errCancelled: http.StatusGone,
+}
+
+// handler is the shop's face to the network. It keeps no state.
+func handler(s *orders) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders", story.Handle(codes, func(_ *http.Request, in details) (details, error) {
+		return s.place(in.Customer, in.Item, in.Quantity)
+	}))
+	mux.Handle("GET /orders/{id}", story.Handle(codes, func(r *http.Request, _ any) (details, error) {
+		return s.get(story.ID(r))
+	}))
+	mux.Handle("POST /orders/{id}/payment", story.Handle(codes, func(r *http.Request, _ any) (details, error) {
+		return s.pay(story.ID(r))
+	}))
+	mux.Handle("GET /stock/{item}", story.Handle(codes, func(r *http.Request, _ any) (int, error) {
+		return s.inStock(r.PathValue("item")), nil
+	}))
+	return mux
 }

@@ -93,41 +93,6 @@ func TestPaymentStopsBoth(t *testing.T) {
 	}
 }
 
-func TestPlace(t *testing.T) {
-	for name, c := range map[string]struct {
-		item     string
-		quantity int
-		err      error
-		left     int
-	}{
-		"some":           {"mug", 4, nil, 1},
-		"all":            {"mug", 5, nil, 0},
-		"too many":       {"mug", 6, errOutOfStock, 5},
-		"none":           {"mug", 0, errQuantity, 5},
-		"less than none": {"mug", -1, errQuantity, 5},
-		"unknown":        {"hat", 1, errNoItem, 5},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, _ := newTestOrders(map[string]int{"mug": 5})
-			_, err := s.place("ada", c.item, c.quantity)
-			require.ErrorIs(t, err, c.err)
-			require.Equal(t, c.left, s.inStock("mug"))
-			if err != nil {
-				require.Zero(t, s.tw.Len(), "an order that was not placed has no timers")
-			}
-			s.tw.Stop()
-		})
-	}
-}
-
-func TestUnknownOrder(t *testing.T) {
-	s, _ := newTestOrders(nil)
-	_, err := s.pay(1)
-	require.ErrorIs(t, err, errNoOrder)
-	_, err = s.get(1)
-	require.ErrorIs(t, err, errNoOrder)
-}
-
 // Both ways the last moment can go, step by step: the expiry has been handed over and
 // has not begun.
 func TestPaymentMeetsExpiry(t *testing.T) {

@@ -27,9 +27,8 @@ type subscriber struct {
 }
 
 type hub struct {
-	mu     sync.Mutex
-	closed bool
-	all    map[*subscriber]struct{}
+	mu  sync.Mutex
+	all map[*subscriber]struct{}
 }
 
 func newHub() *hub { return &hub{all: map[*subscriber]struct{}{}} }
@@ -39,9 +38,6 @@ func (h *hub) join(name string) *subscriber {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all[s] = struct{}{}
-	if h.closed {
-		h.dropLocked(s)
-	}
 	return s
 }
 
@@ -49,16 +45,6 @@ func (h *hub) leave(s *subscriber) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.dropLocked(s)
-}
-
-// close lets go of everybody, also of those who join from now on.
-func (h *hub) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	for s := range h.all {
-		h.dropLocked(s)
-	}
 }
 
 func (h *hub) dropLocked(s *subscriber) {

@@ -5,14 +5,11 @@
 //
 // It plays a story of two days with clients of its own, over real connections,
 // and checks at the end that everybody got what was due, no more, and not
-// early. calendar.go, desk.go and hub.go are what you would copy; they know
-// nothing of the story and how fast it passes.
+// early.
 //
 //	go run ./examples/reminders                         two days in eight seconds
 //	go run ./examples/reminders -scale 7200             the same in 25
-//	go run ./examples/reminders -addr 127.0.0.1:8080    serve in real time until ctrl-C
-//
-// With -addr try
+//	go run ./examples/reminders -addr 127.0.0.1:8080    a service to try by hand
 //
 //	curl -N '127.0.0.1:8080/events?name=anna' &
 //	curl 127.0.0.1:8080/meetings -d '{"title":"review", "with":["anna"], "start":"2030-01-31T10:00:00+01:00"}'
@@ -21,57 +18,165 @@
 //	curl 127.0.0.1:8080/tickets -d '{"subject":"printer on fire"}'
 //	curl -X POST 127.0.0.1:8080/tickets/1/answer
 //	curl 127.0.0.1:8080/pushes -d '{"at":"2030-01-31T12:00:00+01:00", "text":"lunch"}'
+//
+// Calendar.go, desk.go and hub.go are the parts to copy.
 package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log"
-	"net"
-	"os"
-	"os/signal"
+	"net/http"
+	"strings"
 	"time"
+
+	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
-func main() {
-	flags := flag.NewFlagSet("reminders", flag.ExitOnError)
-	scale := flags.Float64("scale", 21600, "how many seconds of the story pass in one")
-	subscribers := flags.Int("subscribers", 300, "`n` streams are open when the message is pushed, 4 at least")
-	addr := flags.String("addr", "", "serve at this `address` in real time until ctrl-C, and play no story")
-	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "Serves meetings with reminders, tickets that escalate and messages pushed to all,\nand plays a story of two days with them.\n\nusage: go run ./examples/reminders [flags]\n\n")
-		flags.PrintDefaults()
-	}
-	flags.Parse(os.Args[1:])
-	if flags.NArg() > 0 || !(*scale >= 1 && *scale <= 1e6) || *subscribers < 4 || *subscribers > 5000 {
-		fmt.Fprintln(os.Stderr, "reminders: -scale is between 1 and 1000000, -subscribers between 4 and 5000, and there are no arguments")
-		os.Exit(2)
-	}
-	var err error
-	if *addr != "" {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		err = serve(ctx, os.Stdout, *addr)
-		stop()
-	} else {
-		err = run(os.Stdout, *scale, *subscribers)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "reminders:", err)
-		os.Exit(1)
+const (
+	reminderLead = 30 * time.Minute
+	patience     = 24 * time.Hour
+
+	// writeWithin is how long a subscriber's connection may be full before it is
+	// given up. A real network, not the story, decides.
+	writeWithin = 10 * time.Second
+)
+
+// escalatesTo names who hears of a ticket at levels 1 and 2.
+var escalatesTo = [topLevel]string{"lead", "head"}
+
+func main() { program().Main() }
+
+func program() story.Program {
+	var subscribers int
+	return story.Program{
+		Name: "reminders",
+		About: "Reminders is a service for what is due in hours and days: meetings with reminders,\n" +
+			"tickets that escalate, and messages that are pushed to all.",
+		Scale:    24000,
+		MaxScale: 1e6,
+		Opening:  opening,
+		Layout:   "Mon 15:04",
+		Serves:   true,
+		Flags: func(f *flag.FlagSet) {
+			f.IntVar(&subscribers, "subscribers", 300, "`n` streams are open when the message is pushed")
+		},
+		Play: func(ctx context.Context, d *story.Diary, addr string) error {
+			if subscribers < 4 || subscribers > 5000 {
+				return story.Misuse("-subscribers %d: must be between 4 and 5000", subscribers)
+			}
+			return run(ctx, d, addr, subscribers)
+		},
 	}
 }
 
-// serve is the service without a story, until ctx ends.
-func serve(ctx context.Context, out io.Writer, addr string) error {
-	ln, err := net.Listen("tcp", addr)
-	if err != nil {
+func run(ctx context.Context, d *story.Diary, addr string, subscribers int) error {
+	s := &service{Diary: d, wheel: timingwheel.New(), hub: newHub()}
+	s.calendar = newCalendar(s.wheel, d.Real(reminderLead), s.remind)
+	s.desk = newDesk(s.wheel, d.Real(patience), s.escalate)
+	st := &days{Diary: d, subscribers: subscribers}
+	err := d.Serve(ctx, addr, s.handler(), st.play)
+	if err := errors.Join(err, story.Within(s.wheel.Shutdown)); err != nil || addr != "" {
 		return err
 	}
-	lines := log.New(out, "", log.Ldate|log.Ltime)
-	s := start(ln, newStoryClock(time.Now().Round(0), 1), lines.Printf)
-	lines.Printf("serving at %s, ctrl-C ends it", ln.Addr())
-	<-ctx.Done()
-	return s.shutdown()
+	return st.judge()
+}
+
+// A service puts calendar, desk and hub behind HTTP. The times in requests and answers
+// are those of the story; what it holds has those of the machine.
+type service struct {
+	*story.Diary
+	wheel    *timingwheel.TimingWheel
+	hub      *hub
+	calendar *calendar
+	desk     *desk
+}
+
+func (s *service) remind(m meeting) {
+	s.Printf("reminder to %s: %q begins at %s", strings.Join(m.With, " and "), m.Title, s.StoryAt(m.Start).Format("15:04"))
+	s.hub.send(event{Kind: "reminder", Text: m.Title}, m.With...)
+}
+
+func (s *service) escalate(t ticket) {
+	to := escalatesTo[t.Level-1]
+	s.Printf("escalation to the %s: no answer to %q, now at level %d", to, t.Subject, t.Level)
+	s.hub.send(event{Kind: "escalation", Text: t.Subject}, to)
+}
+
+// A body is what requests bring, each a part of it, and an answer what they get.
+type body struct {
+	Title   string    `json:"title"`
+	With    []string  `json:"with"`
+	Start   time.Time `json:"start"`
+	Subject string    `json:"subject"`
+	At      time.Time `json:"at"`
+	Text    string    `json:"text"`
+}
+
+type answer struct {
+	ID        int       `json:"id,omitempty"`
+	Start     time.Time `json:"start,omitzero"`
+	Opened    time.Time `json:"opened,omitzero"`
+	Reminders int       `json:"reminders"`
+	Level     int       `json:"level"`
+}
+
+func (s *service) handler() http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, f func(id int, b body) (answer, error)) {
+		codes := story.Codes{errUnknown: http.StatusNotFound, errPast: http.StatusConflict}
+		mux.Handle(pattern, story.Handle(codes, func(r *http.Request, b body) (answer, error) { return f(story.ID(r), b) }))
+	}
+	ofMeeting := func(m meeting, err error) (answer, error) {
+		return answer{ID: m.ID, Start: s.StoryAt(m.Start), Reminders: m.Reminders}, err
+	}
+	ofTicket := func(t ticket, err error) (answer, error) {
+		return answer{ID: t.ID, Opened: s.StoryAt(t.Opened), Level: t.Level}, err
+	}
+	handle("POST /meetings", func(_ int, b body) (answer, error) {
+		if b.Title == "" || len(b.With) == 0 {
+			return answer{}, errors.New("a meeting needs a title, a start, and people to meet with")
+		}
+		return ofMeeting(s.calendar.add(b.Title, s.RealAt(b.Start), b.With))
+	})
+	handle("POST /meetings/{id}/move", func(id int, b body) (answer, error) {
+		return ofMeeting(s.calendar.move(id, s.RealAt(b.Start)))
+	})
+	handle("DELETE /meetings/{id}", func(id int, _ body) (answer, error) { return ofMeeting(s.calendar.cancel(id)) })
+	handle("POST /tickets", func(_ int, b body) (answer, error) { return ofTicket(s.desk.add(b.Subject), nil) })
+	handle("POST /tickets/{id}/answer", func(id int, _ body) (answer, error) { return ofTicket(s.desk.answer(id)) })
+	handle("POST /pushes", func(_ int, b body) (answer, error) {
+		return answer{}, s.hub.plan(s.wheel, s.RealAt(b.At), b.Text)
+	})
+	mux.HandleFunc("GET /events", s.events)
+	return mux
+}
+
+// events is the stream of a subscriber, as server-sent events, until the client
+// hangs up or the hub lets go of it.
+func (s *service) events(w http.ResponseWriter, r *http.Request) {
+	sub := s.hub.join(r.FormValue("name"))
+	defer s.hub.leave(sub)
+	stream := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "text/event-stream")
+	write := func(format string, args ...any) bool {
+		stream.SetWriteDeadline(time.Now().Add(writeWithin))
+		_, err := fmt.Fprintf(w, format, args...)
+		return err == nil && stream.Flush() == nil
+	}
+	for ok := write(": welcome\n\n"); ok; {
+		select {
+		case e, open := <-sub.events:
+			if !open {
+				return
+			}
+			data, err := json.Marshal(e)
+			ok = err == nil && write("data: %s\n\n", data)
+		case <-r.Context().Done():
+			return
+		}
+	}
 }
