@@ -53,7 +53,7 @@ func TestChanTimerFires(t *testing.T) {
 							require.Equal(t, 1, tw.Len())
 							pass(t, tw, c.at-1)
 							require.EqualValues(t, -1, received(start, ch))
-							time.Sleep(1)
+							time.Sleep(time.Nanosecond)
 						}
 						verify(t, tw)
 						require.Equal(t, c.at, received(start, ch))
@@ -574,7 +574,7 @@ func TestChannelsAndContextsAtExtremes(t *testing.T) {
 						require.Empty(t, ch)
 						requireAlive(t, ctx)
 						if d == 1 {
-							time.Sleep(2)
+							time.Sleep(2 * time.Nanosecond)
 						} else {
 							time.Sleep(d - 1) // not always reachable
 							synctest.Wait()
