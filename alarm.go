@@ -46,6 +46,8 @@ type alarm struct {
 	driving bool  // a driver is at work
 	wakeups int64 // rings that reached drive
 
+	idleWakeups int64 // of these, the ones that found nothing to do
+
 	// quiet is closed once nothing of a stopped wheel runs any more. It is made
 	// by the first Shutdown that has to wait.
 	quiet chan struct{}

@@ -201,6 +201,7 @@ func (s *shard) sendLocked(c *channel, word uint64) {
 	}
 	t.unlink()
 	s.count.fired++
+	s.sampleLocked(deadlineOf(word))
 	if c.period > 0 {
 		s.count.started++
 		s.placeLocked(t, next, begun)

@@ -83,6 +83,14 @@ func (tw *TimingWheel) untilTick(e int64) time.Duration {
 	return time.Duration(e*tw.tick - tw.now())
 }
 
+// saturated returns so many ticks as a duration.
+func saturated(ticks, tick int64) time.Duration {
+	if ticks > math.MaxInt64/tick {
+		return math.MaxInt64
+	}
+	return time.Duration(ticks * tick)
+}
+
 // isWallOnly reports that t carries no monotonic reading. Round(0) is the
 // documented way to strip one.
 func isWallOnly(t time.Time) bool { return t == t.Round(0) }

@@ -30,6 +30,8 @@ type driver struct {
 	// last did, and for how long.
 	handled          int
 	resumed, yielded int64
+
+	worked bool // since it took over it has handled a timer or opened a bucket
 }
 
 const (
@@ -50,6 +52,7 @@ func (tw *TimingWheel) drive() {
 		// Deferred, as user code may end the goroutine: what it had in hand stays
 		// due, so the alarm rings at once, and another goroutine carries on.
 		defer tw.leave()
+		defer endRegion(region("driver"))
 		tw.turn()
 	}
 }
@@ -62,8 +65,11 @@ func (tw *TimingWheel) takeOver() bool {
 	a.ringing--
 	a.wakeups++
 	if a.driving {
+		a.idleWakeups++
 		return false
 	}
+	tw.driver.worked = false
+	tw.traceWakeup(a.armed.Load())
 	a.driving = true
 	a.armed.Store(awake)
 	return true
@@ -75,6 +81,9 @@ func (tw *TimingWheel) leave() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.driving = false
+	if !tw.driver.worked {
+		a.idleWakeups++
+	}
 	tw.restLocked()
 	tw.announceQuietLocked()
 }
@@ -91,6 +100,7 @@ func (tw *TimingWheel) turn() {
 
 // round does what is due at the instant now, tick by tick over all shards.
 func (tw *TimingWheel) round(now int64) {
+	defer endRegion(region("flush what is due"))
 	tick := tw.tickAt(now)
 	for i := range tw.shards {
 		tw.shards[i].begin(now)
@@ -163,6 +173,7 @@ func (s *shard) turnOf(t *Timer, now int64) int64 {
 // tick is not after limit.
 func (s *shard) piece(now, limit int64, most int) {
 	s.lock()
+	s.skip = 0
 	for n := 0; n < most && !s.tw.stopped.Load() && s.stepLocked(now, limit); n++ {
 	}
 	s.first = s.firstLocked(now)
@@ -187,11 +198,12 @@ func (s *shard) stepLocked(now, limit int64) bool {
 		if b.wantsOpening() {
 			s.queue.postpone(b, s.wheel.expiration(b))
 			s.draining = append(s.draining, b)
+			s.tw.driver.worked = true
 		} else {
-			s.flushTimer(b.front(), b.attention*s.tw.tick)
+			s.flushTimer(b.front(), b, b.attention*s.tw.tick)
 		}
 	case waiting != nil && until < limit:
-		s.flushTimer(waiting, now)
+		s.flushTimer(waiting, nil, now)
 	default:
 		return false
 	}
@@ -203,8 +215,10 @@ func (s *shard) stepLocked(now, limit int64) bool {
 func (tw *TimingWheel) reinsertAhead() (found bool) {
 	for i := range tw.shards {
 		if s := &tw.shards[i]; len(s.draining) > 0 {
+			r := region("reinsert ahead")
 			s.drainPiece(holdLimit)
 			tw.breathe()
+			endRegion(r)
 			found = true
 		}
 	}
@@ -217,7 +231,7 @@ func (s *shard) drainPiece(most int) {
 	b := slices.MinFunc(s.draining, func(a, b *bucket) int { return cmp.Compare(a.attention, b.attention) })
 	// A round may have emptied the bucket meanwhile; it may even be in use again.
 	for n := 0; b.opened && !b.empty() && n < most && !s.tw.stopped.Load(); n++ {
-		s.flushTimer(b.front(), s.wheel.now*s.tw.tick)
+		s.flushTimer(b.front(), b, s.wheel.now*s.tw.tick)
 	}
 	if !b.opened || b.empty() {
 		s.draining = slices.DeleteFunc(s.draining, func(other *bucket) bool { return other == b })
@@ -265,16 +279,16 @@ func (s *shard) nextBusyLocked() *bucket {
 	}
 }
 
-// flushTimer takes t, the front of a list, out of it: a timer whose deadline is
-// not after the instant upTo fires, another is reinserted, which is where an
-// extended timer goes to its new place. If callers come in between it may be left
-// for another try. At the end the lock may have been released.
-func (s *shard) flushTimer(t *Timer, upTo int64) {
+// flushTimer takes t, the front of the bucket from or, if that is nil, of batch, out of
+// it: a timer whose deadline is not after the instant upTo fires, another is
+// reinserted, which is where an extended timer goes to its new place. If callers come
+// in between it may be left for another try. At the end the lock may have been released.
+func (s *shard) flushTimer(t *Timer, from *bucket, upTo int64) {
 	word := t.word.Load()
 	switch deadline := deadlineOf(word); {
 	case deadline > upTo:
 		t.unlink()
-		s.count.reinserted++
+		s.countMoveLocked(from, deadline)
 		s.placeLocked(t, deadline, upTo)
 	case t.kind.alone(), t.kind == expiring:
 		s.fireLocked(t, word)
@@ -286,6 +300,37 @@ func (s *shard) flushTimer(t *Timer, upTo int64) {
 	s.held++
 	s.count.longestHold = max(s.count.longestHold, s.held)
 	s.tw.driver.handled++
+	s.tw.driver.worked = true
+}
+
+// countMoveLocked counts a timer with this deadline that is being moved from a bucket
+// that is due or opened.
+func (s *shard) countMoveLocked(from *bucket, deadline int64) {
+	if from == nil { // it was due, and is no longer
+		s.count.extended++
+		return
+	}
+	w := s.wheel
+	for w.level < from.level {
+		w = w.overflow
+	}
+	if s.tw.tickOf(deadline)-from.attention >= w.tick { // beyond the slot
+		s.count.extended++
+		w.extended++
+	} else {
+		s.count.reinserted++
+		w.reinserted++
+	}
+}
+
+// sampleLocked notes how late a timer with this deadline fires, now and then.
+func (s *shard) sampleLocked(deadline int64) {
+	if s.skip > 0 {
+		s.skip--
+		return
+	}
+	s.skip = sampleEvery - 1
+	s.late.add(time.Duration(max(s.tw.now()-deadline, 0)))
 }
 
 // fireLocked claims a timer that is due by this word, and hands over its callback, or
@@ -297,11 +342,12 @@ func (s *shard) fireLocked(t *Timer, word uint64) {
 	}
 	t.unlink()
 	s.count.fired++
+	s.sampleLocked(deadlineOf(word))
 	if t.kind == expiring {
 		s.tw.driver.claim(t.context().expire)
 		return
 	}
-	s.handOverLocked(f)
+	s.handOverLocked(f, f)
 }
 
 // claim has unlock start a goroutine for f.

@@ -2,7 +2,9 @@ package timingwheel
 
 import (
 	"runtime/debug"
+	"runtime/trace"
 	"sync/atomic"
+	"time"
 )
 
 // executor says where callbacks run.
@@ -14,34 +16,63 @@ const (
 	custom                    // wherever TimingWheel.run takes them
 )
 
-// handOverLocked hands f to the executor. It releases the lock while user code
-// runs.
-func (s *shard) handOverLocked(f func()) {
+// handOverLocked hands f to the executor, on behalf of the callback named. It releases
+// the lock while user code runs.
+func (s *shard) handOverLocked(f, named func()) {
 	tw := s.tw
 	if tw.executor == goroutine {
 		tw.driver.claim(f)
 		return
 	}
 	s.unlock()
-	if tw.executor == inline {
-		tw.invoke(f)
-	} else {
+	switch {
+	case tw.executor == custom:
 		tw.inflight.Add(1)
-		tw.execute(&handover{tw: tw, f: f})
+		tw.waiting.Add(1)
+		tw.execute(tw.newHandover(f, named))
+	case tw.slow == nil:
+		tw.invoke(f)
+	default:
+		tw.watch(named, func() { tw.invoke(f) })
 	}
 	s.lock()
 }
 
 // handover is a callback on its way through a custom executor.
 type handover struct {
-	tw   *TimingWheel
-	f    func()
-	done atomic.Bool // counted as returned, once even if the executor calls twice
+	tw    *TimingWheel
+	f     func()
+	begun atomic.Bool // counted as no longer waiting, once even if the executor calls twice
+	done  atomic.Bool // counted as returned, likewise
+
+	named func()    // the callback that f is for
+	at    time.Time // when it was handed over, for WithSlowCallback
+}
+
+func (tw *TimingWheel) newHandover(f, named func()) *handover {
+	h := &handover{tw: tw, f: f, named: named}
+	if tw.slow != nil {
+		h.at = time.Now()
+	}
+	return h
 }
 
 func (h *handover) call() {
+	if tw := h.tw; h.begin() && tw.slow != nil {
+		if waited := time.Since(h.at); waited > tw.slowLimit {
+			tw.slow(SlowCallback{Name: nameOf(h.named), Waited: true, For: waited, Over: true})
+		}
+	}
 	defer h.over()
 	h.tw.invoke(h.f)
+}
+
+func (h *handover) begin() (first bool) {
+	first = !h.begun.Swap(true)
+	if first {
+		h.tw.waiting.Add(-1)
+	}
+	return first
 }
 
 func (h *handover) over() {
@@ -56,10 +87,11 @@ func (tw *TimingWheel) execute(h *handover) {
 	taken := false
 	defer func() {
 		if !taken {
+			h.begin()
 			h.over()
 		}
 	}()
-	tw.invoke(func() { tw.run(h.call); taken = true })
+	tw.invoke(func() { tw.watch(h.named, func() { tw.run(h.call) }); taken = true })
 }
 
 // call runs f on a goroutine of its own.
@@ -73,7 +105,11 @@ func (tw *TimingWheel) invoke(f func()) {
 	if tw.onPanic != nil {
 		defer tw.recovered()
 	}
-	f()
+	if tw.around == nil && !trace.IsEnabled() {
+		f()
+		return
+	}
+	tw.observe(f)
 }
 
 // recovered is deferred around user code if there is a panic handler.

@@ -5,55 +5,115 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-timingwheel/timingwheel/internal/around"
 	"github.com/go-timingwheel/timingwheel/internal/inspect"
 	"github.com/go-timingwheel/timingwheel/internal/survive"
 )
 
+// This file lets packages of this module look into a wheel, or ask of it what the
+// exported API does not offer. Each lock is released every inspectHold steps: looking
+// must not slow the wheel.
+
 func init() {
-	inspect.Levels = func(tw any) []inspect.Level { return tw.(*TimingWheel).levels() }
+	inspect.Take = func(tw any, limit int) inspect.Picture { return tw.(*TimingWheel).picture(limit) }
 	survive.Mark = func(timer any) { timer.(*Timer).kind = surviving }
+	around.Set = func(tw any, call func(name string, f func())) { tw.(*TimingWheel).around = call }
 }
 
-// levels takes a picture of the wheels for internal/inspect, all shards laid over
-// each other. A lock is held for one level at a time.
-func (tw *TimingWheel) levels() []inspect.Level {
-	var levels []inspect.Level
+// inspectHold is how many timers and slots are looked at in one hold of a lock: some
+// microseconds, as with the driver's holdLimit, as looking at one is less work.
+const inspectHold = 4 * holdLimit
+
+func (tw *TimingWheel) picture(limit int) inspect.Picture {
+	p := inspect.Picture{
+		At:       time.Duration(tw.now()),
+		Executor: [...]string{goroutine: "goroutine", inline: "inline", custom: "custom"}[tw.executor],
+		Started:  tw.started.Load(),
+		Stopped:  tw.stopped.Load(),
+		Alarm:    inspect.Unset,
+	}
+	slots := []map[time.Duration]int{} // of each level, where in Level.Slots an expiration is
 	for i := range tw.shards {
 		s := &tw.shards[i]
+		h := &hold{s: s}
 		s.mu.Lock()
+		p.Due += h.count(&s.due, limit) + h.count(&s.batch, limit)
+		p.Beyond += h.count(&s.beyond, limit)
 		for w := s.wheel; w != nil; w = w.overflow {
-			if int(w.level) == len(levels) {
-				levels = append(levels, inspect.Level{Tick: time.Duration(w.tick * tw.tick), Size: 2 * w.size})
+			if int(w.level) == len(p.Levels) {
+				p.Levels = append(p.Levels, inspect.Level{Tick: saturated(w.tick, tw.tick)})
+				slots = append(slots, map[time.Duration]int{})
 			}
-			s.addLevelLocked(&levels[w.level], w)
-			s.mu.Unlock()
-			s.mu.Lock()
+			h.addLevel(&p.Levels[w.level], slots[w.level], w, limit)
+		}
+		for _, b := range s.queue.buckets { // at most as many as slots, and only a few words each
+			if !b.empty() {
+				p.Queued++
+				p.Queue = append(p.Queue, inspect.Bucket{Level: int(b.level), Shard: i, Attention: saturated(b.attention, tw.tick)})
+			}
 		}
 		s.mu.Unlock()
 	}
-	for _, l := range levels {
+	slices.SortFunc(p.Queue, func(a, b inspect.Bucket) int { return cmp.Compare(a.Attention, b.Attention) })
+	p.Queue = p.Queue[:min(len(p.Queue), inspect.QueueHead)]
+	for _, l := range p.Levels {
 		slices.SortFunc(l.Slots, func(a, b inspect.Slot) int { return cmp.Compare(a.Expiration, b.Expiration) })
 	}
-	return levels
+	a := &tw.alarm
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p.Driving = a.driving
+	if armed := a.armed.Load(); armed != unset && armed != awake {
+		p.Alarm = saturated(armed, tw.tick)
+	}
+	return p
 }
 
-func (s *shard) addLevelLocked(level *inspect.Level, w *wheel) {
-	level.Now = max(level.Now, time.Duration(w.now*s.tw.tick))
+// hold is a shard's lock that is held, but released every so many steps.
+type hold struct {
+	s     *shard
+	steps int
+}
+
+func (h *hold) step() {
+	if h.steps++; h.steps >= inspectHold {
+		h.s.mu.Unlock()
+		h.s.mu.Lock()
+		h.steps = 0
+	}
+}
+
+// count returns how many timers b has, up to the limit. It does not release the lock
+// on the way, as b could change.
+func (h *hold) count(b *bucket, limit int) (n int) {
+	if b.empty() {
+		return 0
+	}
+	for l := b.root.next; l != &b.root && n < limit; l = l.next {
+		n++
+	}
+	h.steps += n
+	return n
+}
+
+func (h *hold) addLevel(level *inspect.Level, slots map[time.Duration]int, w *wheel, limit int) {
+	tick := h.s.tw.tick
+	level.Size = max(level.Size, len(w.buckets))
 	for i := range w.buckets {
+		h.step()
 		b := &w.buckets[i]
-		if b.empty() {
+		n := h.count(b, limit)
+		if n == 0 {
 			continue
 		}
-		expiration := time.Duration(w.expiration(b) * s.tw.tick)
-		at := slices.IndexFunc(level.Slots, func(other inspect.Slot) bool { return other.Expiration == expiration })
-		if at < 0 {
+		expiration := saturated(w.expiration(b), tick)
+		at, ok := slots[expiration]
+		if !ok {
 			at = len(level.Slots)
-			index := w.expiration(b) / w.tick % int64(2*w.size)
-			level.Slots = append(level.Slots, inspect.Slot{Index: int(index), Expiration: expiration})
+			slots[expiration] = at
+			level.Slots = append(level.Slots, inspect.Slot{Index: i, Expiration: expiration})
 		}
-		slot := &level.Slots[at]
-		for l := b.root.next; l != &b.root && slot.Timers < inspect.CountLimit; l = l.next {
-			slot.Timers++
-		}
+		level.Slots[at].Timers += n
 	}
+	level.Now = max(level.Now, saturated(w.now, tick))
 }

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"runtime/trace"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -232,6 +233,7 @@ func (s *shard) runLocked(r *schedule, word uint64, now int64) {
 	t.unlink()
 	if p.run {
 		s.count.fired++
+		s.sampleLocked(deadlineOf(word))
 	}
 	switch {
 	case p.state == idle && !p.run:
@@ -244,7 +246,7 @@ func (s *shard) runLocked(r *schedule, word uint64, now int64) {
 		s.placeLocked(t, p.deadline, now-now%tw.tick)
 	}
 	if p.run {
-		s.handOverLocked(f)
+		s.handOverLocked(f, r.f)
 	}
 }
 
@@ -401,7 +403,12 @@ func (s *schedule) runQueue(first bool) {
 }
 
 func (s *schedule) begin() {
-	if stateOf(s.timer.word.Load()) != ended {
+	if stateOf(s.timer.word.Load()) == ended {
+		return
+	}
+	if tw := s.timer.shard.tw; tw.around == nil && !trace.IsEnabled() {
 		s.f()
+	} else {
+		tw.observe(s.f)
 	}
 }

@@ -31,6 +31,7 @@ type shard struct {
 	wheel *wheel // the lowest
 	queue delayQueue
 	count counters
+	late  Lateness
 
 	due    bucket // armed for a time that had come already; waits for the driver
 	batch  bucket // what the driver took from due for its present round
@@ -42,19 +43,10 @@ type shard struct {
 	first    int64
 	draining []*bucket
 	held     int
+	skip     int // timers that fire before the next sample of lateness
 
 	_ [64]byte // the next shard's lock is in another cache line
 }
-
-// counters are a shard's part of Stats.
-type counters struct {
-	started, fired, stopped, dropped int64
-	reinserted                       int64
-	longestHold                      int
-}
-
-// pending is how many timers of the shard are armed.
-func (c *counters) pending() int64 { return c.started - c.fired - c.stopped - c.dropped }
 
 // maxShards bounds the work of the driver, which looks at every shard when it
 // wakes up.

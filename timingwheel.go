@@ -35,7 +35,10 @@ type TimingWheel struct {
 	executor  executor
 	run       func(f func()) // of the custom executor
 	onPanic   func(recovered any, stack []byte)
-	wall      func() time.Time // the wall clock: time.Now, but for tests that step it
+	slow      func(SlowCallback) // see WithSlowCallback, nil for none
+	slowLimit time.Duration
+	around    func(name string, f func()) // calls f for wheeldebug, nil for nobody
+	wall      func() time.Time            // the wall clock: time.Now, but for tests that step it
 	shards    []shard
 
 	// open is never closed: what contexts have for a channel as long as they are not
@@ -55,6 +58,7 @@ type TimingWheel struct {
 	// inflight counts callbacks that were handed over and have not returned,
 	// those of the inline executor aside.
 	inflight atomic.Int64
+	waiting  atomic.Int64 // of these, those that a custom executor has not begun
 
 	_ [64]byte
 

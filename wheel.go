@@ -51,6 +51,8 @@ type wheel struct {
 	size     int
 	buckets  []bucket // 2 * size, rounded up to a power of two; made when first needed
 	overflow *wheel   // made when first needed
+
+	placed, reinserted, extended int64 // see LevelStats
 }
 
 func newWheel(level uint8, tick int64, size int, now int64) *wheel {
@@ -85,6 +87,7 @@ func (w *wheel) place(e int64) (b *bucket, attention int64) {
 	if w.buckets == nil {
 		w.makeBuckets()
 	}
+	w.placed++
 	slot := e / w.tick
 	b = &w.buckets[int(slot)&(len(w.buckets)-1)]
 	if w.level > 0 {

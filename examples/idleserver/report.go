@@ -109,7 +109,7 @@ func (r result) print(out io.Writer) {
 	p("")
 	p("Wheel")
 	p("  started %d = fired %d + stopped %d + dropped %d + pending %d", s.Started, s.Fired, s.Stopped, s.Dropped, s.Pending)
-	p("  wake-ups %d, reinserted %d, levels %d, timers in the longest hold of the lock %d", s.Wakeups, s.Reinserted, s.Levels, s.LongestHold)
+	p("  wake-ups %d, reinserted %d, levels %d, timers in the longest hold of the lock %d", s.Wakeups, s.Reinserted, len(s.Levels), s.LongestHold)
 
 	p("")
 	if r.ok() {

@@ -60,7 +60,7 @@ func run(out io.Writer, tick time.Duration, delay int) error {
 
 	var last place
 	for poll := max(tick/10, time.Millisecond); ; {
-		levels := inspect.Levels(tw)
+		levels := inspect.Take(tw, 1).Levels
 		if at, ok := find(levels); ok && at != last && timer.Pending() {
 			verb := "it moves to"
 			if last == (place{}) {
@@ -92,11 +92,15 @@ type place struct {
 func find(levels []inspect.Level) (place, bool) {
 	for i, level := range levels {
 		for _, slot := range level.Slots {
-			return place{i, slot.Index, slot.Expiration}, true
+			return place{i, index(slot.Expiration, level), slot.Expiration}, true
 		}
 	}
 	return place{}, false
 }
+
+// index returns the slot of an instant in a wheel that has each of its slots twice. (In
+// memory there are more, as their number is rounded up to a power of two.)
+func index(at time.Duration, level inspect.Level) int { return int(at/level.Tick) % (2 * slots) }
 
 // draw shows the wheels, the coarsest on top: the slot of the current time in
 // angle brackets, slots with timers as a star.
@@ -104,14 +108,14 @@ func draw(out io.Writer, levels []inspect.Level, tick time.Duration) {
 	for i := len(levels) - 1; i >= 0; i-- {
 		level := levels[i]
 		var row strings.Builder
-		for slot := range level.Size {
+		for slot := range 2 * slots {
 			mark := "."
 			for _, s := range level.Slots {
-				if s.Index == slot {
+				if index(s.Expiration, level) == slot {
 					mark = "*"
 				}
 			}
-			if int(level.Now/level.Tick)%level.Size == slot {
+			if index(level.Now, level) == slot {
 				mark = "<" + mark + ">"
 			} else {
 				mark = " " + mark + " "

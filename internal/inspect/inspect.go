@@ -1,28 +1,57 @@
-// Package inspect lets the programs of this module that draw a wheel look into
-// it, without making its inside part of the exported API.
+// Package inspect lets what belongs to this module look into a wheel, without making its
+// inside part of the exported API.
 package inspect
 
 import "time"
 
-// A Level is a picture of one wheel of the hierarchy, the lowest first.
+// A Picture shows a wheel at about one moment: the locks are taken one after the other,
+// and released every so often. Instants are durations since the wheel was made.
+type Picture struct {
+	At       time.Duration
+	Executor string // goroutine, inline or custom
+	Started  bool
+	Stopped  bool
+
+	Driving bool          // a driver is at work
+	Alarm   time.Duration // what the alarm is set for; Unset if it is not
+
+	Levels []Level  // the lowest first
+	Queue  []Bucket // the delay queues' heads, the earliest first
+	Queued int      // buckets in the delay queues that hold timers
+
+	Due    int // armed for a time that had come already, waiting for the driver
+	Beyond int // with deadlines that never come; both counted up to the limit
+}
+
+// Unset is the Alarm of a wheel whose alarm is not set.
+const Unset time.Duration = 1<<63 - 1
+
+// A Level is one wheel of the hierarchy, the shards laid over each other.
 type Level struct {
 	Tick  time.Duration // duration of a slot
-	Now   time.Duration // the wheel's current time, since the wheel was made
+	Now   time.Duration // the wheel's current time
 	Size  int           // slots
 	Slots []Slot        // those that hold timers, by expiration
 }
 
-// A Slot is a picture of one bucket.
+// A Slot is the bucket of one slot, in all shards together.
 type Slot struct {
 	Index      int
-	Expiration time.Duration // since the wheel was made
-	Timers     int           // counted up to CountLimit
+	Expiration time.Duration
+	Timers     int // counted up to the limit in each shard
 }
 
-// CountLimit is how many timers of a slot are counted at most, so that looking
-// stays cheap whatever the slot holds.
-const CountLimit = 1000
+// A Bucket is an entry of the delay queue.
+type Bucket struct {
+	Level     int
+	Shard     int
+	Attention time.Duration // when it wants the driver
+}
 
-// Levels takes the picture of a *timingwheel.TimingWheel. Package timingwheel
-// sets it.
-var Levels func(tw any) []Level
+// QueueHead is how many entries of the delay queue a Picture has at most.
+const QueueHead = 16
+
+// Take takes the picture of a *timingwheel.TimingWheel, and counts no more than limit
+// timers of a bucket, so that looking stays cheap whatever the wheel holds. Package
+// timingwheel sets it.
+var Take func(tw any, limit int) Picture

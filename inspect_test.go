@@ -1,0 +1,78 @@
+package timingwheel
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel/internal/inspect"
+)
+
+func TestPicture(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline(), WithWheelSize(16), withShards(2))
+		require.Equal(t, inspect.Picture{
+			Executor: "inline", Started: true, Alarm: inspect.Unset,
+			Levels: []inspect.Level{{Tick: time.Millisecond}},
+		}, inspect.Take(tw, 10))
+
+		timers := make([]Timer, 40) // dealt to both shards
+		for i := range timers {
+			tw.Init(&timers[i], func() {})
+			timers[i].Reset(5 * time.Millisecond)
+		}
+		tw.AfterFunc(100*time.Millisecond, func() {})
+		tw.AfterFunc(1<<63-1, func() {})
+		time.Sleep(2*time.Millisecond + time.Microsecond)
+		tw.AfterFunc(time.Millisecond/2, func() {}).Stop() // moves a clock
+		p := inspect.Take(tw, 10)
+		require.Equal(t, 2*time.Millisecond+time.Microsecond, p.At)
+		require.Equal(t, 3*time.Millisecond, p.Alarm)
+		require.Equal(t, 1, p.Beyond)
+		require.Zero(t, p.Due)
+		require.Len(t, p.Levels, 2)
+		require.Equal(t, []inspect.Slot{{Index: 5, Expiration: 5 * time.Millisecond, Timers: 20}}, p.Levels[0].Slots, "10 of each shard")
+		require.Equal(t, 32, p.Levels[0].Size)
+		require.Equal(t, 2*time.Millisecond, p.Levels[0].Now)
+		require.Equal(t, []inspect.Slot{{Index: 6, Expiration: 96 * time.Millisecond, Timers: 1}}, p.Levels[1].Slots)
+		require.Equal(t, 3, p.Queued)
+		require.Len(t, p.Queue, 3)
+		require.Equal(t, 5*time.Millisecond, p.Queue[0].Attention)
+		require.Equal(t, 80*time.Millisecond, p.Queue[2].Attention, "one slot before it is due")
+		require.Equal(t, 1, p.Queue[2].Level)
+
+		tw.Stop()
+		p = inspect.Take(tw, 10)
+		require.True(t, p.Stopped)
+		require.Equal(t, inspect.Unset, p.Alarm)
+		require.Zero(t, p.Queued)
+	})
+}
+
+// TestPictureOfAWheelAtWork: looking and everything else at the same time, for the race
+// detector, and none of it is held up for good.
+func TestPictureOfAWheelAtWork(t *testing.T) {
+	tw := New(WithWheelSize(4))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 20_000 {
+			x := tw.AfterFunc(time.Duration(i%5000)*time.Microsecond, func() {})
+			if i%3 == 0 {
+				x.Stop()
+			}
+		}
+	}()
+	for looking := true; looking; {
+		select {
+		case <-done:
+			looking = false
+		default:
+			p := inspect.Take(tw, 100)
+			require.LessOrEqual(t, len(p.Queue), inspect.QueueHead)
+			require.LessOrEqual(t, len(p.Queue), p.Queued)
+		}
+	}
+	require.NoError(t, tw.Shutdown(t.Context()))
+}

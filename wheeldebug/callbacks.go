@@ -1,0 +1,50 @@
+package wheeldebug
+
+import (
+	"context"
+	"log/slog"
+	"runtime/pprof"
+
+	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/internal/around"
+)
+
+// This file holds what names callbacks: in the log if they are slow, and in profiles.
+
+// LogSlow returns a hook for timingwheel.WithSlowCallback that logs to l as a warning,
+// with the attributes callback, the function's name, and for, how long:
+//
+//	timingwheel.New(timingwheel.WithInline(),
+//		timingwheel.WithSlowCallback(10*time.Millisecond, wheeldebug.LogSlow(slog.Default())))
+//
+// It panics if l is nil.
+func LogSlow(l *slog.Logger) func(timingwheel.SlowCallback) {
+	if l == nil {
+		panic("wheeldebug: nil Logger")
+	}
+	return func(c timingwheel.SlowCallback) {
+		message := "a timer's callback is holding up the wheel"
+		switch {
+		case c.Waited:
+			message = "the executor was late to begin a timer's callback"
+		case c.Over:
+			message = "a timer's callback held up the wheel"
+		}
+		l.Warn(message, "callback", c.Name, "for", c.For)
+	}
+}
+
+// Label is the key of the label that WithProfilerLabels sets.
+const Label = "timer"
+
+// WithProfilerLabels has every callback run with a label for package runtime/pprof, Label,
+// whose value is the function's name: so that a profile tells whose timers take the
+// processor, or whose goroutines hang. Goroutines that a callback starts inherit it.
+// Cost: some allocations for each callback.
+func WithProfilerLabels() timingwheel.Option {
+	return func(tw *timingwheel.TimingWheel) {
+		around.Set(tw, func(name string, f func()) {
+			pprof.Do(context.Background(), pprof.Labels(Label, name), func(context.Context) { f() })
+		})
+	}
+}

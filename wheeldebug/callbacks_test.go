@@ -1,0 +1,75 @@
+package wheeldebug
+
+import (
+	"bytes"
+	"log/slog"
+	"runtime/pprof"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel"
+)
+
+func TestLogSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		plain := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		tw := timingwheel.New(timingwheel.WithInline(), timingwheel.WithSlowCallback(time.Second, LogSlow(plain)))
+		tw.AfterFunc(time.Minute, dawdle)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		name := "callback=github.com/go-timingwheel/timingwheel/wheeldebug.dawdle"
+		require.Equal(t, `level=WARN msg="a timer's callback is holding up the wheel" `+name+" for=1s\n"+
+			`level=WARN msg="a timer's callback held up the wheel" `+name+" for=3s\n", out.String())
+
+		out.Reset()
+		LogSlow(plain)(timingwheel.SlowCallback{Name: "f", For: time.Second, Waited: true, Over: true})
+		require.Equal(t, `level=WARN msg="the executor was late to begin a timer's callback" callback=f for=1s`+"\n", out.String())
+	})
+	require.PanicsWithValue(t, "wheeldebug: nil Logger", func() { LogSlow(nil) })
+}
+
+func dawdle() { time.Sleep(3 * time.Second) }
+
+// The goroutine of a callback shows in the profile of goroutines with its label, whatever
+// the executor, also a schedule's; and no longer when the callback has returned.
+func TestProfilerLabels(t *testing.T) {
+	for name, opts := range map[string][]timingwheel.Option{
+		"goroutine": nil,
+		"inline":    {timingwheel.WithInline()},
+		"custom":    {timingwheel.WithExecutor(func(f func()) { go f() })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tw := timingwheel.New(append(opts, WithProfilerLabels())...)
+			for _, start := range []func(f func()){
+				func(f func()) { tw.AfterFunc(0, f) },
+				func(f func()) { tw.ScheduleFunc(once{}, f, timingwheel.StartNow()) },
+			} {
+				profile := make(chan string)
+				start(func() { profile <- goroutines(t) })
+				require.Contains(t, <-profile, `"timer":"github.com/go-timingwheel/timingwheel/wheeldebug.TestProfilerLabels.func`)
+			}
+			require.NoError(t, tw.Shutdown(t.Context()))
+			require.NotContains(t, goroutines(t), `"timer":`)
+		})
+	}
+}
+
+// once is a Scheduler without runs.
+type once struct{}
+
+func (once) Next(time.Time) time.Time { return time.Time{} }
+
+func goroutines(t *testing.T) string {
+	var out bytes.Buffer
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&out, 1))
+	return out.String()
+}
