@@ -72,6 +72,13 @@ up to two thirds more than package context's. A context outlives its wheel: pack
 time takes it over. After, NewTimer and NewTicker send on channels as those of package time
 do. Package netidle closes connections on which nothing happens.
 
+# Looking inside
+
+Stats has the counters, ready for expvar; package wheeldebug serves a page that shows a
+running wheel; a module of its own has a Prometheus collector. WithSlowCallback tells
+which callback holds up the others. In an execution trace of runtime/trace the driver
+and each callback have regions, and the log says how late the alarm was.
+
 # Lifecycle
 
 A wheel made by New runs from its first timer, one made by NewTimingWheel from
@@ -94,7 +101,7 @@ A wheel made inside a testing/synctest bubble follows the bubble's clock.
 	Pending              an atomic load
 	WithTimeout          2 allocations of 176 bytes, the rest as AfterFunc; Done 6 to 9 more, once
 	NewTimer, NewTicker  3 allocations of 216 bytes, the rest as AfterFunc
-	Len, Stats           a mutex per processor
+	Len, Stats           a mutex per processor; Stats looks at each slot in use
 	a pending timer      48 bytes and its closure; moved once per level
 	an empty wheel       3 KiB, and 16 KiB per processor for each level in use
 
