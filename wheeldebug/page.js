@@ -1,0 +1,313 @@
+"use strict";
+
+// Formats, as in page.go.
+
+function count(n) { return Math.round(n).toLocaleString("en-US"); }
+
+function digits(n) {
+	const s = n.toFixed(n >= 99.95 ? 0 : n >= 9.995 ? 1 : 2);
+	return s.includes(".") ? s.replace(/\.?0+$/, "") : s;
+}
+
+function duration(ns) {
+	for (const [unit, name] of [[1, "ns"], [1e3, "µs"], [1e6, "ms"], [1e9, "s"]]) {
+		const n = ns / unit;
+		if (n < 999.5 && (unit < 1e9 || n < 59.95)) return digits(n) + " " + name;
+	}
+	for (const [unit, part, name, rest, limit] of [[60, 1, "min", "s", 60], [3600, 60, "h", "min", 24], [86400, 3600, "d", "h", 50000]]) {
+		const parts = Math.round(ns / 1e9 / part), per = unit / part;
+		if (parts < limit * per) {
+			const left = parts % per;
+			return count(Math.floor(parts / per)) + " " + name + (left ? " " + count(left) + " " + rest : "");
+		}
+	}
+	return "never";
+}
+
+function show(format, v, row, wheel) {
+	switch (format) {
+	case "count": return count(v);
+	case "duration": return duration(v);
+	case "late": return v === 0 ? "no samples" : duration(v);
+	case "in": return v === null ? "not set" : v < 0 ? "overdue by " + duration(-v) : "in " + duration(v);
+	case "below": return v === null ? "longer" : duration(v);
+	case "yes": return v ? "yes" : "no";
+	case "exact": return (row.exact ? "" : "≥ ") + count(v);
+	case "atleast": return (v > 0 && v >= wheel.count_limit ? "≥ " : "") + count(v);
+	}
+	return String(v);
+}
+
+// The tables.
+
+function at(v, path) { return path.split(".").reduce((v, key) => v[key], v); }
+
+function setText(el, text) { if (el.textContent !== text) el.textContent = text; }
+
+function fillTables(wheel) {
+	for (const el of document.querySelectorAll("[data-v]")) {
+		setText(el, show(el.dataset.f, at(wheel, el.dataset.v), null, wheel));
+	}
+	for (const body of document.querySelectorAll("[data-each]")) {
+		const rows = at(wheel, body.dataset.each);
+		const blank = body.closest(".scroll").querySelector("template").content.firstElementChild;
+		while (body.rows.length > rows.length) body.deleteRow(-1);
+		while (body.rows.length < rows.length) body.append(blank.cloneNode(true));
+		const most = Math.log1p(Math.max(1, ...rows.map(row => row.count || 0)));
+		rows.forEach((row, i) => {
+			for (const el of body.rows[i].querySelectorAll("[data-k]")) {
+				const v = row[el.dataset.k];
+				if (el.dataset.f === "bar") el.setAttribute("width", (100 * Math.log1p(v) / most).toFixed(1));
+				else setText(el, show(el.dataset.f, v, row, wheel));
+			}
+		});
+	}
+	document.querySelector(".badge").dataset.state = wheel.state;
+}
+
+function svg(name, attributes, parent) {
+	const el = document.createElementNS("http://www.w3.org/2000/svg", name);
+	for (const key in attributes) el.setAttribute(key, attributes[key]);
+	if (parent) parent.append(el);
+	return el;
+}
+
+function html(name, attributes, parent) {
+	const el = document.createElement(name);
+	for (const key in attributes) el.setAttribute(key, attributes[key]);
+	if (parent) parent.append(el);
+	return el;
+}
+
+// The charts: what was read in the last two minutes is kept here and nowhere else.
+
+const keptFor = 120e9;
+let past = [];
+
+const per = key => (now, before) => 1e9 * (now[key] - before[key]) / (now.at_ns - before.at_ns);
+const rate = n => (n < 99.95 && n > 0 ? digits(n) : count(n)) + "/s";
+const charts = [
+	["Pending", now => now.pending, count],
+	["Started", per("started"), rate],
+	["Fired", per("fired"), rate],
+	["Stopped", per("stopped"), rate],
+	["Extended", per("extended"), rate],
+	["Reinserted", per("reinserted"), rate],
+	["Wake-ups", per("wakeups"), rate],
+	["Lateness, 99 %", latest99, duration],
+].map(([title, value, format]) => ({ title, value, format }));
+
+// latest99 is the bound that 99 of 100 samples between two readings were below; none if there were no samples.
+function latest99(now, before) {
+	const added = now.lateness.bins.map((bin, i) => bin.count - before.lateness.bins[i].count);
+	const all = now.lateness.samples - before.lateness.samples;
+	let seen = 0;
+	for (let i = 0; i < added.length; i++) {
+		seen += added[i];
+		if (added[i] > 0 && seen >= 0.99 * all) return now.lateness.bins[Math.min(i, added.length - 2)].below_ns;
+	}
+	return NaN;
+}
+
+function makeCharts() {
+	for (const chart of charts) {
+		const figure = html("figure", { class: "chart" }, document.getElementById("charts"));
+		html("figcaption", {}, figure).textContent = chart.title;
+		chart.number = html("b", {}, figure);
+		chart.number.textContent = "–";
+		chart.svg = svg("svg", { viewBox: "0 0 120 40", preserveAspectRatio: "none", role: "img" }, figure);
+		chart.area = svg("path", { class: "area" }, chart.svg);
+		chart.line = svg("path", { class: "line" }, chart.svg);
+		chart.most = html("small", {}, figure);
+		chart.most.textContent = "\u00a0";
+	}
+}
+
+function keep(wheel) {
+	const last = past[past.length - 1];
+	if (last && (wheel.at_ns < last.at_ns || wheel.started < last.started)) past = []; // another wheel of that name
+	past.push(wheel);
+	while (past.length > 2 && past[1].at_ns < wheel.at_ns - keptFor) past.shift();
+}
+
+function drawCharts() {
+	const now = past[past.length - 1];
+	for (const chart of charts) {
+		const rates = chart.value.length > 1;
+		const points = [];
+		for (let i = rates ? 1 : 0; i < past.length; i++) {
+			const value = chart.value(past[i], past[i - 1]);
+			if (!Number.isNaN(value)) points.push([120 + 120 * (past[i].at_ns - now.at_ns) / keptFor, value]);
+		}
+		if (!points.length) continue;
+		const most = Math.max(...points.map(p => p[1]));
+		const path = points.map(([x, y]) => x.toFixed(2) + " " + (40 - 38 * (most > 0 ? y / most : 0)).toFixed(2)).join("L");
+		chart.line.setAttribute("d", "M" + path);
+		chart.area.setAttribute("d", "M" + points[0][0].toFixed(2) + " 40L" + path + "L" + points[points.length - 1][0].toFixed(2) + " 40Z");
+		setText(chart.number, chart.format(points[points.length - 1][1]));
+		setText(chart.most, "most " + chart.format(most));
+		chart.svg.setAttribute("aria-label", chart.title + ": now " + chart.number.textContent + ", " + chart.most.textContent);
+	}
+}
+
+// The wheels: a ring of slots for each level, and a hand.
+
+const inner = 58, outer = 114;
+let rings = [];
+
+function point(turn, radius) {
+	const a = 2 * Math.PI * turn;
+	return (120 + radius * Math.sin(a)).toFixed(2) + " " + (120 - radius * Math.cos(a)).toFixed(2);
+}
+
+// wedge is the outline of a part of a ring, between two angles as parts of a turn.
+function wedge(from, to, radius) {
+	const big = to - from > 0.5 ? 1 : 0;
+	return `M${point(from, inner)}A${inner} ${inner} 0 ${big} 1 ${point(to, inner)}` +
+		`L${point(to, radius)}A${radius} ${radius} 0 ${big} 0 ${point(from, radius)}Z`;
+}
+
+function makeRing() {
+	const ring = {};
+	ring.figure = html("figure", { class: "ring" }, document.getElementById("rings"));
+	ring.title = html("strong", {}, ring.figure);
+	ring.speed = html("p", {}, ring.figure);
+	ring.svg = svg("svg", { viewBox: "0 0 240 240", role: "img" }, ring.figure);
+	const track = svg("path", { class: "track", "fill-rule": "evenodd" }, ring.svg);
+	const circle = r => `M${120 - r} 120a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
+	track.setAttribute("d", circle(outer) + circle(inner));
+	ring.few = svg("path", { class: "few" }, ring.svg);
+	ring.full = svg("path", { class: "full" }, ring.svg);
+	ring.hand = svg("line", { class: "hand", x1: 120, y1: 120 - inner + 8, x2: 120, y2: 120 - outer - 4 }, ring.svg);
+	ring.sum = svg("text", { class: "sum", x: 120, y: 124 }, ring.svg);
+	ring.unit = svg("text", { class: "unit", x: 120, y: 142 }, ring.svg);
+	ring.about = html("p", {}, ring.figure);
+	ring.svg.addEventListener("pointermove", e => { ring.under = turnAt(ring.svg, e); explain(ring); });
+	ring.svg.addEventListener("pointerleave", () => { ring.under = null; explain(ring); });
+	return ring;
+}
+
+function turnAt(el, e) {
+	const box = el.getBoundingClientRect();
+	const x = (e.clientX - box.left) / box.width - 0.5, y = (e.clientY - box.top) / box.height - 0.5;
+	return Math.hypot(x, y) * 240 < inner - 10 ? null : (Math.atan2(x, -y) / (2 * Math.PI) + 1) % 1;
+}
+
+// explain says what the slot under the pointer holds, or else how full the level is.
+function explain(ring) {
+	const level = ring.level;
+	if (!level.slots) {
+		setText(ring.about, "no timer yet");
+		return;
+	}
+	if (ring.under == null) {
+		setText(ring.about, `${count(level.busy)} of ${count(level.slots)} slots in use`);
+		return;
+	}
+	const cell = Math.min(Math.floor(ring.under * level.cells.length), level.cells.length - 1);
+	const slot = cell * level.slots_per_cell;
+	const n = level.cells[cell];
+	const ahead = (slot - Math.floor(wheel.at_ns / level.tick_ns) % level.slots + level.slots) % level.slots;
+	const name = level.slots_per_cell > 1 ? `slots ${slot} to ${slot + level.slots_per_cell - 1}` : `slot ${slot}`;
+	setText(ring.about, `${name}, due in ${duration(Math.max(0, ahead * level.tick_ns - wheel.at_ns % level.tick_ns))}: ` +
+		(n >= wheel.count_limit ? "≥ " : "") + count(n) + (n === 1 ? " timer" : " timers"));
+}
+
+function drawRings() {
+	while (rings.length > wheel.levels.length) rings.pop().figure.remove();
+	while (rings.length < wheel.levels.length) rings.push(makeRing());
+	const most = Math.log1p(Math.max(63, ...wheel.levels.flatMap(level => level.cells)));
+	wheel.levels.forEach((level, i) => {
+		const ring = rings[i], cells = level.cells.length;
+		ring.level = level;
+		const gap = cells > 120 ? 0 : 0.12 / cells;
+		let few = "", full = "";
+		level.cells.forEach((n, cell) => {
+			if (!n) return;
+			const radius = inner + (outer - inner) * (0.12 + 0.88 * Math.log1p(n) / most);
+			const w = wedge(cell / cells + gap / 2, (cell + 1) / cells - gap / 2, radius);
+			if (n >= wheel.count_limit) full += w; else few += w;
+		});
+		ring.few.setAttribute("d", few);
+		ring.full.setAttribute("d", full);
+		setText(ring.title, `Level ${level.level}`);
+		setText(ring.speed, `a slot ${duration(level.tick_ns)}` + (level.slots ? `, a turn ${duration(level.lap_ns)}` : ""));
+		setText(ring.sum, (level.exact ? "" : "≥ ") + count(level.timers));
+		ring.sum.setAttribute("font-size", Math.min(22, 160 / ring.sum.textContent.length));
+		setText(ring.unit, level.timers === 1 ? "timer" : "timers");
+		ring.svg.setAttribute("aria-label", `Level ${level.level}: ${count(level.busy)} of ${count(level.slots)} slots in use, ` +
+			`${level.exact ? "" : "at least "}${count(level.timers)} timers`);
+		explain(ring);
+	});
+	turnHands();
+}
+
+// turnHands has the hands turn on between two readings, but no longer than these are due.
+function turnHands() {
+	let at = wheel.at_ns;
+	if (wheel.state === "stopped") at = wheel.levels[0].now_ns;
+	else if (!still.matches) at += 1e6 * Math.min(performance.now() - readAt, every + 1000);
+	for (const { hand, level } of rings) {
+		hand.setAttribute("visibility", level.slots ? "visible" : "hidden");
+		if (level.slots) hand.setAttribute("transform", `rotate(${(360 * (at % level.lap_ns) / level.lap_ns).toFixed(2)} 120 120)`);
+	}
+}
+
+// Reading.
+
+const address = "?format=json&wheel=" + encodeURIComponent(document.body.dataset.wheel);
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+const complaint = document.getElementById("status");
+const pause = document.getElementById("pause");
+let wheel = null;  // the latest reading
+let readAt = 0;    // when it came
+let every = 1000;  // ms
+let paused = false;
+let asking = false;
+let next = 0;
+
+async function read() {
+	clearTimeout(next);
+	if (asking || paused || document.hidden) return;
+	asking = true;
+	try {
+		const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(10000) });
+		if (!answer.ok) throw new Error(answer.status === 404 ? "this wheel is gone" : "the answer is " + answer.status);
+		const latest = (await answer.json()).wheels[0];
+		if (!wheel || latest.at_ns !== wheel.at_ns) { // else a reading that we share, and have
+			wheel = latest;
+			readAt = performance.now();
+			keep(wheel);
+			fillTables(wheel);
+			drawCharts();
+			drawRings();
+		}
+		setText(complaint, "");
+	} catch (err) {
+		setText(complaint, "no numbers: " + err.message);
+	}
+	asking = false;
+	clearTimeout(next);
+	next = setTimeout(read, every);
+}
+
+function frame() {
+	if (wheel && !paused && !still.matches) turnHands();
+	requestAnimationFrame(frame);
+}
+
+pause.addEventListener("click", () => {
+	paused = !paused;
+	pause.textContent = paused ? "Go on" : "Pause";
+	read();
+});
+document.getElementById("every").addEventListener("change", e => {
+	every = Number(e.target.value);
+	read();
+});
+document.addEventListener("visibilitychange", read);
+
+document.documentElement.classList.add("live");
+makeCharts();
+read();
+requestAnimationFrame(frame);
