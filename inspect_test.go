@@ -42,6 +42,13 @@ func TestPicture(t *testing.T) {
 		require.Equal(t, 80*time.Millisecond, p.Queue[2].Attention, "one slot before it is due")
 		require.Equal(t, 1, p.Queue[2].Level)
 
+		for i := range 40 {
+			tw.AfterFunc(time.Duration(i)*time.Minute, func() {})
+		}
+		p = inspect.Take(tw, 10)
+		require.Greater(t, p.Queued, inspect.QueueHead)
+		require.Len(t, p.Queue, inspect.QueueHead)
+
 		tw.Stop()
 		p = inspect.Take(tw, 10)
 		require.True(t, p.Stopped)

@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"context"
 	"encoding/json"
 	"expvar"
 	"sync"
@@ -55,6 +56,13 @@ func TestStatsCount(t *testing.T) {
 		require.Equal(t, s.Extended, extended)
 		require.Equal(t, 2, busy)
 		require.Equal(t, 32, s.Levels[0].Slots)
+		require.Equal(t, s.LongestHold, max(s.Shards[0].LongestHold, s.Shards[1].LongestHold))
+		require.Positive(t, s.LongestHold)
+		tw.AfterFunc(time.Minute, f).Stop()
+		for _, level := range tw.Stats().Levels {
+			busy -= level.Busy
+		}
+		require.Zero(t, busy, "its slot is empty again")
 		tw.Stop()
 		require.Equal(t, int64(2), tw.Stats().Dropped)
 	})
@@ -75,6 +83,18 @@ func TestStatsExtension(t *testing.T) {
 		pass(t, tw, time.Second)
 		require.Equal(t, Counters{Started: 1, Fired: 1, Extended: 1}, tw.Stats().Counters)
 	})
+}
+
+// TestStatsExtensionOfTheDue: one that is pushed on while it waits for the driver.
+func TestStatsExtensionOfTheDue(t *testing.T) {
+	tw := NewTimingWheel(time.Millisecond, 20)
+	done := make(chan struct{})
+	x := tw.AfterFunc(0, func() { close(done) })
+	require.True(t, x.ResetAt(time.Now().Add(50*time.Millisecond)))
+	tw.Start()
+	<-done
+	require.Equal(t, int64(1), tw.Stats().Extended)
+	require.NoError(t, tw.Shutdown(t.Context()))
 }
 
 // TestStatsWakeups: those that find nothing are told apart.
@@ -109,6 +129,28 @@ func TestStatsLateness(t *testing.T) {
 		require.Equal(t, 67108864*time.Nanosecond, l.Quantile(1), "the bound above 40.1 ms")
 		require.Equal(t, l.Quantile(1), l.Quantile(0.51))
 	})
+}
+
+// TestLatenessOfEveryKind: whatever fires is sampled.
+func TestLatenessOfEveryKind(t *testing.T) {
+	for name, start := range map[string]func(tw *TimingWheel){
+		"AfterFunc":   func(tw *TimingWheel) { tw.AfterFunc(time.Second, func() {}) },
+		"AtFunc":      func(tw *TimingWheel) { tw.AtFunc(time.Now().Add(time.Second), func() {}) },
+		"Every":       func(tw *TimingWheel) { tw.ScheduleFunc(Every(time.Second), func() {}) },
+		"NewTimer":    func(tw *TimingWheel) { tw.NewTimer(time.Second) },
+		"NewTicker":   func(tw *TimingWheel) { tw.NewTicker(time.Second) },
+		"WithTimeout": func(tw *TimingWheel) { tw.WithTimeout(context.Background(), time.Second) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New()
+				start(tw)
+				pass(t, tw, 1500*time.Millisecond)
+				require.Equal(t, int64(1), tw.Stats().Lateness.Samples)
+				tw.Stop()
+			})
+		})
+	}
 }
 
 func TestLatenessBounds(t *testing.T) {
