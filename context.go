@@ -227,8 +227,7 @@ func (c *deadlineContext) forget(child *deadlineContext) (known bool) {
 // meanwhile waits for the lock: when a CancelFunc has returned, the channels are closed.
 //
 // Ending the inner context and those of ours under the lock runs nobody's code: package
-// context starts goroutines for that. What the parent has to forget, and the timer, come
-// after it.
+// context starts goroutines for that. Having the parent forget c may, and comes after it.
 func (c *deadlineContext) cancel(err, cause error) {
 	c.mu.Lock()
 	if c.ended() != nil {
