@@ -34,7 +34,7 @@ func WithTick(d time.Duration) Option {
 }
 
 // WithWheelSize sets the number of slots per wheel, from 2 to 65,536, by default
-// 256. A timer is reinserted once per level, so larger wheels reinsert less and take
+// 256. In memory a wheel has twice as many, rounded up to a power of two. A timer is reinserted once per level, so larger wheels reinsert less and take
 // more memory: 64 bytes a slot, rounded up to a power of two, of every level in use,
 // for each of as many shards as there are processors, up to 4 MiB a level in all.
 func WithWheelSize(n int) Option {

@@ -60,7 +60,7 @@ type ShardStats struct {
 // LevelStats are the counters of one wheel, all shards taken together.
 type LevelStats struct {
 	Tick       time.Duration // of one slot
-	Slots      int           // those in memory, which are made when first needed
+	Slots      int           // of all shards together; 0 before the first timer
 	Busy       int           // slots that hold timers now
 	Placed     int64         // timers filed here, by callers and by the driver
 	Reinserted int64         // moved from here to a finer wheel
@@ -89,6 +89,9 @@ const (
 	// sampleEvery is chosen so that the clock readings, 30 to 40 ns each, do not show
 	// beside some hundred nanoseconds for each timer that fires.
 	sampleEvery = 8
+
+	// usualLevels are as many as timers of months need with the default tick and size.
+	usualLevels = 4
 )
 
 // LatenessBound returns the upper bound of Lateness.Counts[i], which doubles from each
@@ -124,11 +127,12 @@ func (l *Lateness) add(late time.Duration) {
 //	expvar.Publish("timers", expvar.Func(func() any { return tw.Stats() }))
 //
 // Cost: a mutex for each shard, and a look at each slot in use; nothing that grows
-// with the number of timers. Three or four allocations, for the slices.
+// with the number of timers. Two allocations.
 func (tw *TimingWheel) Stats() Stats {
 	tw.check("Stats")
 	sum := Stats{Running: tw.inflight.Load(), Waiting: tw.waiting.Load()}
 	sum.Shards = make([]ShardStats, len(tw.shards))
+	sum.Levels = make([]LevelStats, 0, usualLevels)
 	for i := range tw.shards {
 		tw.shards[i].addTo(&sum, &sum.Shards[i])
 	}

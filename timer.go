@@ -5,14 +5,7 @@ import (
 	"time"
 )
 
-// A Timer is one call that is to happen later, made by AfterFunc, AtFunc or
-// ScheduleFunc, or initialised by Init inside a struct of the caller's own. It
-// must not be copied after first use; its methods may be called from any
-// goroutine, from its own callback too. The methods of a Timer that was never
-// initialised panic.
-//
-// A Timer is its own list element: 48 bytes on 64-bit machines, and arming it
-// allocates nothing.
+// A Timer is its own list element.
 //
 // # States
 //
@@ -43,6 +36,14 @@ import (
 // the wall clock and not the time the caller asked for. Exactly the pending timers
 // are linked in a bucket, due no later than the deadline, and moving from bucket to
 // bucket is no transition: Stop and Reset never find a timer between two wheels.
+
+// A Timer is one call that is to happen later, made by AfterFunc, AtFunc or
+// ScheduleFunc, or initialised by Init inside a struct of the caller's own. It
+// must not be copied after first use; its methods may be called from any
+// goroutine, from its own callback too. The methods of a Timer that was never
+// initialised panic.
+//
+// It takes 48 bytes on 64-bit machines, and arming it allocates nothing.
 type Timer struct {
 	link         // in the list of the bucket; guarded by shard.mu
 	shard *shard // fixed from Init on

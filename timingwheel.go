@@ -7,10 +7,6 @@ import (
 	"time"
 )
 
-// A TimingWheel runs callbacks when their time has come. It is made by New or
-// NewTimingWheel, and all its methods may be called from any goroutine,
-// callbacks of the wheel included.
-//
 // The way of a timer: AfterFunc -> arm -> wheel.place -> bucket -> delayQueue
 // -> drive -> flush -> fire, or wheel.place again.
 //
@@ -25,6 +21,10 @@ import (
 // blocks. Timer.extend alone changes a timer without a lock. Callers never wait for
 // the driver, only for a lock. Init of a timer from another wheel takes the lock
 // of the shard that it leaves, and no other.
+
+// A TimingWheel runs callbacks when their time has come. It is made by New or
+// NewTimingWheel, and all its methods may be called from any goroutine,
+// callbacks of the wheel included.
 type TimingWheel struct {
 	// Fixed from construction on.
 	start     time.Time // instant 0
@@ -94,7 +94,7 @@ func New(opts ...Option) *TimingWheel {
 
 // NewTimingWheel returns a wheel whose timers wait for Start, with the
 // signature of the well-known Go port of Kafka's wheel. It panics if tick is
-// not positive or wheelSize is below 2.
+// not positive or wheelSize is not between 2 and 65,536.
 func NewTimingWheel(tick time.Duration, wheelSize int64) *TimingWheel {
 	if int64(int(wheelSize)) != wheelSize { // on 32-bit machines
 		panic(wheelSizeMessage(wheelSize))

@@ -17,9 +17,6 @@ import (
 	"github.com/go-timingwheel/timingwheel/internal/survive"
 )
 
-// A Conn is a connection with limits, made by NewConn or Listener.Accept. All its
-// methods may be called from any goroutine.
-//
 // # How it keeps time
 //
 // A Conn has one Timer, embedded, and two instants: of the last read and the last
@@ -41,6 +38,9 @@ import (
 // connection's send queue is looked at, but not while it is closed, its deadlines are
 // set, or the hook runs. Read and Write do not take it. writing is taken before
 // anything else and never together with mu.
+
+// A Conn is a connection with limits, made by NewConn or Listener.Accept. All its
+// methods may be called from any goroutine.
 type Conn struct {
 	// What Read and Write need comes first, in 64 bytes: among a thousand connections a
 	// second cache line costs more than the clock.

@@ -27,8 +27,8 @@
 // # Cost
 //
 // There is no goroutine, and nothing is read unless somebody asks. What is read is
-// bounded, whatever the wheel holds: a look at each slot and at some ten thousand
-// timers, a few milliseconds in all, with the locks released every few microseconds.
+// bounded, whatever the wheel holds: a look at each slot and at about 50,000 timers,
+// about a millisecond in all, with the locks released every few hundred steps.
 // Requests that come close after each other share what was read, however many they are,
 // so that looking takes no more than about a fiftieth of one processor.
 package wheeldebug

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -32,6 +33,15 @@ func (onTheHalf) Next(t time.Time) time.Time {
 }
 
 func main() {
+	flags := flag.NewFlagSet("quickstart", flag.ExitOnError)
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "Shows the calls of package timingwheel one after the other, in four seconds.\n\nusage: go run ./examples/quickstart\n")
+	}
+	flags.Parse(os.Args[1:])
+	if flags.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "quickstart: there are no arguments")
+		os.Exit(2)
+	}
 	if err := run(os.Stdout); err != nil {
 		log.Fatal(err)
 	}
