@@ -68,7 +68,7 @@ executor, or Stop or Reset returned true, or the wheel was stopped.
 WithTimeout, WithDeadline and their Cause forms make contexts as package context does,
 the plain forms at half the cost unless somebody waits for them: the first call of Done
 makes the context known to its parent and to package context, and the whole then costs
-up to two thirds more than package context's. A context outlives its wheel: package
+up to a half more than package context's. A context outlives its wheel: package
 time takes it over. After, NewTimer and NewTicker send on channels as those of package time
 do. Package netidle closes connections on which nothing happens.
 
