@@ -16,13 +16,15 @@ import (
 //	idle      pending   AfterFunc, AtFunc, Reset     armed
 //	pending   pending   extend, without the lock     deadline later; returns true
 //	pending   pending   Reset, ResetAt               moved; returns true
-//	pending   pending   driver                       next run of a schedule; next look
-//	                                                 at the wall clock
-//	pending   idle      driver                       fired, handed to the executor
+//	pending   pending   driver                       next run of a schedule, next tick of
+//	                                                 a Ticker, or next look at the wall clock
+//	pending   idle      driver                       fired: handed to the executor, sent on
+//	                                                 its channel, or its context to be ended
 //	pending   idle      Stop                         stopped; returns true
 //	pending   ended     Stop, of a schedule          stopped; runs that have not begun
 //	                                                 do not
-//	pending   idle      TimingWheel.Stop, Drain      dropped or handed back
+//	pending   idle      TimingWheel.Stop, Drain      dropped, handed back, or taken over
+//	                                                 by package time
 //
 // Every transition is made under the lock of the timer's shard but for one: extend moves the
 // deadline of a pending timer later with a compare-and-swap alone. So every

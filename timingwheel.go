@@ -12,8 +12,9 @@ import (
 //
 // # Locking
 //
-// Each shard has a lock, which guards its timers, and the alarm has one. They are
-// taken in this order: a shard's, then the alarm's; nobody holds two shards'. Each is
+// Each shard has a lock, which guards its timers, the alarm has one, and so has each
+// context. They are taken in this order: a context's (more in context.go), a shard's, the
+// alarm's; nobody holds two shards'. Each is
 // held for a bounded number of timers at a time and never while user code runs:
 // callbacks, executors, Schedulers and panic handlers are all called without any, so
 // they may call anything of the wheel. The alarm is set under both, and a caller's
