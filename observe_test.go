@@ -118,7 +118,8 @@ func TestTrace(t *testing.T) {
 	tw.AfterFunc(20*time.Millisecond, func() { close(done) }) // by way of several wheels
 	<-done
 	ran := make(chan struct{})
-	x := tw.ScheduleFunc(Every(time.Millisecond), func() { ran <- struct{}{} })
+	once := sync.OnceFunc(func() { close(ran) }) // on a late machine it runs again before Stop
+	x := tw.ScheduleFunc(Every(time.Millisecond), func() { once() })
 	<-ran
 	x.Stop()
 	require.NoError(t, tw.Shutdown(t.Context()))

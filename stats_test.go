@@ -18,11 +18,17 @@ func TestStatsCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New(WithWheelSize(16), withShards(2))
 		f := func() {}
-		fires := tw.AfterFunc(10*time.Millisecond, f)
-		stops := tw.AfterFunc(20*time.Millisecond, f)
-		moves := tw.AfterFunc(100*time.Millisecond, f) // from the second wheel to the first
-		pushed := tw.AfterFunc(30*time.Millisecond, f)
-		tw.AfterFunc(time.Hour, f)
+		start := func(d time.Duration) *Timer {
+			x := new(Timer)
+			tw.Init(x, f) // deals the first two to different shards, AfterFunc might not
+			x.Reset(d)
+			return x
+		}
+		fires := start(10 * time.Millisecond)
+		stops := start(20 * time.Millisecond)
+		moves := start(100 * time.Millisecond) // from the second wheel to the first
+		pushed := start(30 * time.Millisecond)
+		start(time.Hour)
 		require.True(t, stops.Stop())
 		require.True(t, pushed.Reset(25*time.Millisecond)) // not later: moved, and no extension
 		require.True(t, pushed.Reset(200*time.Millisecond))
@@ -55,10 +61,10 @@ func TestStatsCount(t *testing.T) {
 		require.Equal(t, s.Reinserted, reinserted)
 		require.Equal(t, s.Extended, extended)
 		require.Equal(t, 2, busy)
-		require.Equal(t, 32, s.Levels[0].Slots)
+		require.Equal(t, 2*32, s.Levels[0].Slots)
 		require.Equal(t, s.LongestHold, max(s.Shards[0].LongestHold, s.Shards[1].LongestHold))
 		require.Positive(t, s.LongestHold)
-		tw.AfterFunc(time.Minute, f).Stop()
+		start(time.Minute).Stop()
 		for _, level := range tw.Stats().Levels {
 			busy -= level.Busy
 		}
