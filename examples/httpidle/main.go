@@ -49,7 +49,7 @@ func main() {
 	}
 	flags.Parse(os.Args[1:])
 	if flags.NArg() > 0 || !(*scale >= 0.01 && *scale <= 1000) {
-		fmt.Fprintln(os.Stderr, "httpidle: -scale is between 0.01 and 1000, and there are no arguments")
+		fmt.Fprintln(os.Stderr, "httpidle: -scale is between 0.01 and 1000, and there are no arguments (-h lists the flags)")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -55,7 +55,7 @@ func main() {
 	case errors.Is(err, flag.ErrHelp):
 		return
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "idleserver:", err)
+		fmt.Fprintln(os.Stderr, "idleserver:", err, "(-h lists the flags)")
 		os.Exit(2)
 	}
 	r, err := run(cfg, os.Stdout)

@@ -35,7 +35,7 @@ func main() {
 	}
 	flags.Parse(os.Args[1:])
 	if flags.NArg() > 0 || !(*scale >= 0.01 && *scale <= 1000) || *delay < 1 || *delay > 1727 {
-		fmt.Fprintln(os.Stderr, "levels: -scale is between 0.01 and 1000, -delay between 1 and 1727, and there are no arguments")
+		fmt.Fprintln(os.Stderr, "levels: -scale is between 0.01 and 1000, -delay between 1 and 1727, and there are no arguments (-h lists the flags)")
 		os.Exit(2)
 	}
 	if err := run(os.Stdout, time.Duration(float64(time.Second) / *scale), *delay); err != nil {

@@ -39,7 +39,7 @@ func main() {
 	}
 	flags.Parse(os.Args[1:])
 	if flags.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "quickstart: there are no arguments")
+		fmt.Fprintln(os.Stderr, "quickstart: there are no arguments (-h says what it shows)")
 		os.Exit(2)
 	}
 	if err := run(os.Stdout); err != nil {

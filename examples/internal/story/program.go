@@ -43,7 +43,8 @@ type misuse struct{ error }
 func Misuse(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
 // Main is the function main of a program. The exit status is 1 if the program failed
-// or was interrupted in its story, and 2 if it was called wrongly; an error is one line.
+// or was interrupted in its story, and 2 if it was called wrongly; an error is one line,
+// which then names -h.
 func (p Program) Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	status, message := p.exit(p.Run(ctx, os.Stdout, os.Args[1:]...))
@@ -63,7 +64,7 @@ func (p Program) exit(err error) (status int, message string) {
 	}
 	message = p.Name + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	if errors.As(err, new(misuse)) {
-		return 2, message
+		return 2, message + " (-h lists the flags)"
 	}
 	return 1, message
 }

@@ -97,13 +97,13 @@ func TestProgram(t *testing.T) {
 		{[]string{"-addr", ":80"}, `^20..-..-.. ..:..:..  3 1 ":80"`, 0, ""},
 		{[]string{"-addr", ":80", "-scale", "60"}, `3 60 ":80"`, 0, ""},
 		{[]string{"-h"}, `^A test\.\n\nusage: go run ./examples/test \[flags\]\n\n  -addr address\n(.|\n)*default 600, with -addr 1`, 0, ""},
-		{[]string{"-n", "0"}, `^$`, 2, "test: -n must not be 0"},
+		{[]string{"-n", "0"}, `^$`, 2, "test: -n must not be 0 (-h lists the flags)"},
 		{[]string{"-n", "1"}, `^$`, 1, "test: failed; twice"},
-		{[]string{"-scale", "0"}, `^$`, 2, "test: -scale 0: must be at least 0.1 and at most 1000"},
-		{[]string{"-scale", "NaN"}, `^$`, 2, "test: -scale NaN: must be at least 0.1 and at most 1000"},
-		{[]string{"-scale", "fast"}, `^$`, 2, `test: invalid value "fast" for flag -scale: parse error`},
-		{[]string{"-nonsense"}, `^$`, 2, "test: flag provided but not defined: -nonsense"},
-		{[]string{"extra"}, `^$`, 2, `test: unexpected argument "extra"`},
+		{[]string{"-scale", "0"}, `^$`, 2, "test: -scale 0: must be at least 0.1 and at most 1000 (-h lists the flags)"},
+		{[]string{"-scale", "NaN"}, `^$`, 2, "test: -scale NaN: must be at least 0.1 and at most 1000 (-h lists the flags)"},
+		{[]string{"-scale", "fast"}, `^$`, 2, `test: invalid value "fast" for flag -scale: parse error (-h lists the flags)`},
+		{[]string{"-nonsense"}, `^$`, 2, "test: flag provided but not defined: -nonsense (-h lists the flags)"},
+		{[]string{"extra"}, `^$`, 2, `test: unexpected argument "extra" (-h lists the flags)`},
 	} {
 		var out Buffer
 		status, message := p.exit(p.Run(t.Context(), &out, c.args...))
