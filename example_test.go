@@ -3,7 +3,9 @@ package timingwheel_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
@@ -137,6 +139,47 @@ func ExampleQueueWhileRunning() {
 	// Output: true false
 }
 
+// hold keeps the driver of an inline wheel busy until release is called, as a suspend of
+// the machine would.
+func hold(tw *timingwheel.TimingWheel) (release func()) {
+	held, released := make(chan struct{}), make(chan struct{})
+	tw.AfterFunc(0, func() { close(held); <-released })
+	<-held
+	return func() { close(released) }
+}
+
+func ExampleRunMissed() {
+	tw := timingwheel.New(timingwheel.WithInline())
+	runs := make(chan int, 3)
+	run := 0
+
+	release := hold(tw)
+	tw.ScheduleFunc(&backoff{[]time.Duration{time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond}},
+		func() { run++; runs <- run }, timingwheel.RunMissed())
+	time.Sleep(20 * time.Millisecond) // the times of all three runs pass
+	release()
+
+	fmt.Println("runs", <-runs, <-runs, <-runs)
+	// Output: runs 1 2 3
+}
+
+func ExampleSkipMissed() {
+	tw := timingwheel.New(timingwheel.WithInline())
+	var runs atomic.Int64
+
+	release := hold(tw)
+	poll := tw.ScheduleFunc(&backoff{[]time.Duration{time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond}},
+		func() { runs.Add(1) }, timingwheel.SkipMissed(5*time.Millisecond))
+	time.Sleep(20 * time.Millisecond) // each run is more than 5 ms late by now
+	release()
+
+	for poll.Pending() { // until the Scheduler has no further run
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println("runs:", runs.Load())
+	// Output: runs: 0
+}
+
 func ExampleStartNow() {
 	tw := timingwheel.New()
 	loaded := make(chan string)
@@ -179,6 +222,78 @@ func ExampleTimingWheel_Init() {
 	// touched: true
 	// cut: true
 	// expired: gopher
+}
+
+func ExampleTimingWheel_After() {
+	tw := timingwheel.New()
+	answers := make(chan string)
+	select {
+	case answer := <-answers:
+		fmt.Println(answer)
+	case <-tw.After(10 * time.Millisecond):
+		fmt.Println("no answer in time")
+	}
+	// Output: no answer in time
+}
+
+func ExampleTimingWheel_NewTimer() {
+	tw := timingwheel.New()
+	answers := make(chan string, 1)
+	timeout := tw.NewTimer(time.Minute)
+	for _, request := range []string{"one", "two"} {
+		timeout.Reset(time.Minute) // nothing stale is received after it
+		answers <- "answer to " + request
+		select {
+		case answer := <-answers:
+			fmt.Println(answer)
+		case <-timeout.C:
+			fmt.Println("no answer in time")
+		}
+	}
+	fmt.Println("was pending:", timeout.Stop())
+	// Output:
+	// answer to one
+	// answer to two
+	// was pending: true
+}
+
+func ExampleTimingWheel_NewTicker() {
+	tw := timingwheel.New()
+	ticker := tw.NewTicker(2 * time.Millisecond)
+	defer ticker.Stop()
+	for n := range 3 {
+		<-ticker.C
+		fmt.Println("tick", n+1)
+	}
+	// Output:
+	// tick 1
+	// tick 2
+	// tick 3
+}
+
+func ExampleTimingWheel_WithTimeout() {
+	tw := timingwheel.New()
+	ctx, cancel := tw.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel() // as soon as the work is done
+	select {
+	case <-time.After(time.Minute): // the work
+		fmt.Println("done")
+	case <-ctx.Done():
+		fmt.Println(ctx.Err())
+	}
+	// Output: context deadline exceeded
+}
+
+func ExampleTimingWheel_WithTimeoutCause() {
+	tw := timingwheel.New()
+	ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Millisecond, errors.New("the database is slow"))
+	defer cancel()
+	<-ctx.Done()
+	fmt.Println(ctx.Err())
+	fmt.Println(context.Cause(ctx))
+	// Output:
+	// context deadline exceeded
+	// the database is slow
 }
 
 func ExampleTimer_Stop() {
@@ -310,4 +425,24 @@ func ExampleWithPanicHandler() {
 	tw.AfterFunc(0, func() { panic("oops") })
 	<-done
 	// Output: recovered: oops
+}
+
+func ExampleWithSlowCallback() {
+	noticed, done := make(chan struct{}), make(chan struct{})
+	tw := timingwheel.New(timingwheel.WithInline(),
+		timingwheel.WithSlowCallback(10*time.Millisecond, func(c timingwheel.SlowCallback) {
+			// A program would log c.Name and c.For; wheeldebug.LogSlow does.
+			if c.Over {
+				fmt.Println("a callback was slow, by 10 ms at least:", c.For >= 10*time.Millisecond)
+				close(done)
+			} else {
+				fmt.Println("a callback is slow")
+				close(noticed)
+			}
+		}))
+	tw.AfterFunc(time.Millisecond, func() { <-noticed }) // holds up all other timers
+	<-done
+	// Output:
+	// a callback is slow
+	// a callback was slow, by 10 ms at least: true
 }
