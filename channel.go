@@ -12,10 +12,14 @@ import (
 // arming: with the claim and the send apart, Stop could find the timer fired and the
 // channel empty, and the stale value would come after it. The channel has room for
 // one value and a send that finds it full is left out, so sending never blocks.
+//
+// A channel does not end with its wheel, as whoever waits on it would wait for ever: from
+// then on package time sends. The relay below is one such arming, in place of a pending
+// timer, and the shard's lock guards it in the same way.
 
-// After returns a channel on which the time is sent once d has passed. It is
-// NewTimer(d).C: the wheel holds the timer until it fires, though nobody may be
-// waiting any more, for there is no way to stop it.
+// After returns a channel on which the time is sent once d has passed, even if the wheel
+// is stopped before that. It is NewTimer(d).C: the wheel holds the timer until it fires,
+// though no one may be waiting any more, as there is no way to stop it.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	return tw.newChanTimer("After", d).C
 }
@@ -27,9 +31,10 @@ type ChanTimer struct {
 	channel channel
 }
 
-// NewTimer returns a ChanTimer that sends the time on its channel once d has passed:
-// never early, and late by at most one tick plus what the platform takes to wake up.
-// On a stopped wheel it never sends.
+// NewTimer returns a ChanTimer that sends the time on its channel once d has passed, even
+// if the wheel is stopped before that: never early, and late by at most one tick plus what
+// the platform takes to wake up. Once the wheel has been stopped, package time does the
+// sending; Stop and Reset go on as before.
 //
 // It keeps what time.NewTimer has promised since Go 1.23, that no value from before a Stop or
 // Reset is received after it, but for two things that only package time can do. The wheel holds
@@ -59,7 +64,7 @@ func (t *ChanTimer) Stop() bool { return t.channel.stop("Stop") }
 // Reset arms the ChanTimer to fire d from now, whether it is pending, has fired or
 // was stopped. It returns true if it was pending, and also if it had fired and its
 // value, which Reset discards, had not been received: what is received on C from now on is of
-// the new arming. On a stopped wheel nothing is armed.
+// the new arming.
 //
 // Cost: that of Timer.Reset: no lock if a pending timer is moved to later.
 func (t *ChanTimer) Reset(d time.Duration) bool {
@@ -79,12 +84,12 @@ type Ticker struct {
 }
 
 // NewTicker returns a Ticker that sends the time on its channel every d, without
-// drift, until it is stopped. It leaves out what a slow receiver does not keep up
-// with, or what a late driver has missed. A d below the tick sends once a tick. It
-// panics if d is not positive. On a stopped wheel it never sends.
+// drift, until it is stopped itself: it outlives the wheel. It leaves out what a slow
+// receiver does not keep up with, or what a late driver has missed. A d below the tick
+// sends once a tick. It panics if d is not positive.
 //
-// A Ticker must be stopped: the wheel holds it until then. For a call every d see
-// ScheduleFunc and Every. Cost: that of NewTimer.
+// A Ticker must be stopped: the wheel, and package time after it, holds it until then.
+// For a call every d see ScheduleFunc and Every. Cost: that of NewTimer.
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	tw.check("NewTicker")
 	mustBePeriod("NewTicker", d)
@@ -120,6 +125,7 @@ type channel struct {
 	timer  Timer // the first field: see Timer.channel
 	c      chan time.Time
 	period time.Duration // of a Ticker, else 0; guarded by the shard's lock
+	relay  *relay        // pending in place of timer, on a stopped wheel; likewise
 }
 
 // channel returns what a Timer that is sending is part of.
@@ -133,7 +139,7 @@ func (c *channel) start(tw *TimingWheel, d time.Duration) <-chan time.Time {
 	now := tw.now()
 	s := tw.lockHome()
 	c.timer.shard = s
-	s.armLocked(&c.timer, pending, deadlineAfter(now, d), now)
+	c.armLocked(deadlineAfter(now, d), now)
 	s.mu.Unlock()
 	return c.c
 }
@@ -147,6 +153,7 @@ func (c *channel) stop(what string) (prevented bool) {
 		s.count.stopped++
 		prevented = true
 	}
+	prevented = c.endRelayLocked() || prevented
 	return c.discardLocked() || prevented
 }
 
@@ -155,8 +162,27 @@ func (c *channel) rearm(deadline, now int64, period time.Duration) (prevented bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.period = period
-	prevented = c.discardLocked()
-	return s.armLocked(&c.timer, pending, deadline, now) || prevented
+	prevented = isPending(c.timer.word.Load())
+	prevented = c.endRelayLocked() || prevented
+	prevented = c.discardLocked() || prevented
+	c.armLocked(deadline, now)
+	return prevented
+}
+
+// armLocked arms the timer, or a relay if the wheel has been stopped. halt may come in
+// between; what is pending then, of this arming or of the one before, its sweep may not
+// take over with an older deadline.
+func (c *channel) armLocked(deadline, now int64) {
+	s := c.timer.shard
+	s.armLocked(&c.timer, pending, deadline, now)
+	if !s.tw.stopped.Load() {
+		return
+	}
+	if _, was := c.timer.disarm(idle); was {
+		c.timer.unlink()
+		s.count.dropped++
+	}
+	c.startRelayLocked(deadline)
 }
 
 // discardLocked takes back what was sent and has not been received.
@@ -176,11 +202,64 @@ func (c *channel) sendLocked(now time.Time) {
 	}
 }
 
-// send is what Drain hands back for a channel's timer.
-func (c *channel) send() {
-	c.timer.shard.mu.Lock()
-	defer c.timer.shard.mu.Unlock()
-	c.sendLocked(time.Now())
+// A relay is one arming of a channel whose wheel has been stopped, due by package time.
+type relay struct {
+	of       *channel
+	deadline int64
+	alarm    *time.Timer // nil if the deadline is never
+}
+
+// startRelayLocked arms c, which must not be pending, with a relay. As the wheel does, it
+// rounds up to the tick, so a Ticker's period below the tick does not keep the processor busy.
+func (c *channel) startRelayLocked(deadline int64) *relay {
+	r := &relay{of: c, deadline: deadline}
+	c.relay = r
+	tw := c.timer.shard.tw
+	switch {
+	case deadline == never:
+	case deadline <= tw.now():
+		r.alarm = time.AfterFunc(0, r.send)
+	default:
+		r.alarm = time.AfterFunc(tw.untilTick(tw.tickOf(deadline)), r.send)
+	}
+	return r
+}
+
+func (c *channel) endRelayLocked() (prevented bool) {
+	r := c.relay
+	if r == nil {
+		return false
+	}
+	if r.alarm != nil {
+		r.alarm.Stop() // send may be on its way all the same, and looks at c.relay
+	}
+	c.relay = nil
+	return true
+}
+
+// send is called by package time when r is due, and is what Drain hands back. It sends
+// unless r has been stopped, replaced or sent meanwhile: once for the two of them.
+func (r *relay) send() {
+	c := r.of
+	s := c.timer.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.relay != r {
+		return
+	}
+	c.endRelayLocked()
+	now := time.Now()
+	if c.period > 0 {
+		c.startRelayLocked(c.nextTick(r.deadline, s.tw.tickBegun(now)))
+	}
+	c.sendLocked(now)
+}
+
+// nextTick returns the deadline of a Ticker after the one that was due at deadline. What
+// is due up to the instant begun, at which the present tick began, has been missed; what
+// is due later waits for the next tick.
+func (c *channel) nextTick(deadline, begun int64) int64 {
+	return everyAfter(deadlineAfter(deadline, c.period), int64(c.period), begun)
 }
 
 // sendLocked claims the timer of c, which is due by this word, and sends. If it has been
@@ -188,12 +267,9 @@ func (c *channel) send() {
 func (s *shard) sendLocked(c *channel, word uint64) {
 	t, now := &c.timer, time.Now()
 	next, to := never, makeWord(idle, 0)
-	// The instant at which the present tick began: what is due up to then has been
-	// missed, what is due later waits for the next tick.
-	begun := s.tw.at(now)
-	begun -= begun % s.tw.tick
+	begun := s.tw.tickBegun(now)
 	if c.period > 0 {
-		next = everyAfter(deadlineAfter(deadlineOf(word), c.period), int64(c.period), begun)
+		next = c.nextTick(deadlineOf(word), begun)
 		to = makeWord(pending, next)
 	}
 	if !t.word.CompareAndSwap(word, to) {

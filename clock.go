@@ -34,6 +34,12 @@ func (tw *TimingWheel) now() int64 { return notBeforeStart(time.Since(tw.start))
 // at returns the instant of a reading of the clock.
 func (tw *TimingWheel) at(now time.Time) int64 { return notBeforeStart(now.Sub(tw.start)) }
 
+// tickBegun returns the instant at which the tick of a reading of the clock began.
+func (tw *TimingWheel) tickBegun(now time.Time) int64 {
+	instant := tw.at(now)
+	return instant - instant%tw.tick
+}
+
 func notBeforeStart(d time.Duration) int64 {
 	if d < 0 {
 		panic("timingwheel: used in a synctest bubble that it was not made in")

@@ -68,9 +68,10 @@ executor, or Stop or Reset returned true, or the wheel was stopped.
 WithTimeout, WithDeadline and their Cause forms make contexts as package context does,
 the plain forms at half the cost unless somebody waits for them: the first call of Done
 makes the context known to its parent and to package context, and the whole then costs
-up to a half more than package context's. A context outlives its wheel: package
-time takes it over. After, NewTimer and NewTicker send on channels as those of package time
-do. Package netidle closes connections on which nothing happens.
+up to a half more than package context's. After, NewTimer and NewTicker send on channels
+as those of package time do. Contexts and channels outlive their wheel: package time takes
+them over, so no one waits for ever. Package netidle closes connections on which nothing
+happens.
 
 # Looking inside
 
@@ -85,7 +86,7 @@ A wheel made by New runs from its first timer, one made by NewTimingWheel from
 Start. Between wake-ups it has no goroutine, and with nothing pending no alarm
 either, so a wheel need not be stopped to be collected. Stop drops what is
 pending, Drain hands it back, Shutdown waits for callbacks under way. All are
-final.
+final. Contexts and channels go on, by package time.
 
 A wheel made inside a testing/synctest bubble follows the bubble's clock.
 

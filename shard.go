@@ -229,6 +229,11 @@ func (s *shard) sweep(unfired *[]Unfired) {
 			s.mu.Lock()
 		case t.kind == surviving:
 			time.AfterFunc(time.Until(s.tw.instant(deadline)), f)
+		case t.kind == sending:
+			r := t.channel().startRelayLocked(deadline)
+			if unfired != nil {
+				*unfired = append(*unfired, t.unfired(word, r.send))
+			}
 		case unfired != nil:
 			*unfired = append(*unfired, t.unfired(word, f))
 		}

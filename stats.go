@@ -45,7 +45,7 @@ type Counters struct {
 	Started int64 // armings of timers that were not pending
 	Fired   int64 // handed to the executor, sent, or ended
 	Stopped int64 // Stop returned true
-	Dropped int64 // pending when the wheel was stopped: dropped, or handed back by Drain
+	Dropped int64 // pending when the wheel was stopped: dropped, handed back, or taken over by package time
 
 	Reinserted int64 // moved by the driver to a finer wheel
 	Extended   int64 // found by the driver to be due later, as Reset had pushed them on, and placed anew

@@ -173,8 +173,12 @@ func (tw *TimingWheel) newTimer(f func(), deadline, now int64) *Timer {
 // those made afterwards, are inert. When it returns, nothing pending is retained
 // and nothing more is claimed. It does not wait for the driver, which may just be
 // handing over what it claimed before, or for callbacks; Shutdown does. Stop may
-// be called again, before Start, and from a callback. Contexts, and the limits of
-// netidle's connections, are not dropped: package time takes them over.
+// be called again, before Start, and from a callback.
+//
+// Package time takes over what would leave someone waiting for ever: contexts, the
+// channels of After, NewTimer and NewTicker, and the limits of netidle's connections.
+// They keep their deadlines, and those made on a stopped wheel work in the same way. A
+// Ticker goes on until its own Stop.
 //
 // Cost: proportional to the number of pending timers, with the lock released
 // every so often.
@@ -191,7 +195,9 @@ type Unfired struct {
 }
 
 // Drain is Stop, and hands back what had not fired, by deadline. A live
-// schedule appears once, with its next run; of a channel, F sends on it.
+// schedule appears once, with its next run. A channel appears too, though package time
+// sends on it at the deadline: F sends at once instead, and does nothing if the timer
+// has been sent, stopped or reset meanwhile.
 func (tw *TimingWheel) Drain() []Unfired {
 	tw.check("Drain")
 	unfired := make([]Unfired, 0, tw.Len()) // before halt, which holds the lock
@@ -213,10 +219,7 @@ func (tw *TimingWheel) halt(unfired *[]Unfired) {
 func (t *Timer) unfired(word uint64, f func()) Unfired {
 	u := Unfired{Timer: t, Deadline: t.shard.tw.instant(deadlineOf(word)), F: f}
 	switch t.kind {
-	case plain:
-		return u
-	case sending:
-		u.F = t.channel().send
+	case plain, sending:
 		return u
 	}
 	r := t.schedule()
@@ -230,8 +233,9 @@ func (t *Timer) unfired(word uint64, f func()) Unfired {
 // Shutdown is Stop, and waits until every callback that was handed over has
 // returned and the driver has left. It returns nil once no goroutine of the
 // wheel is left, and ctx.Err() if the context ends first; it may then be called
-// again. A callback must not call it with a context that does not end, as it
-// would wait for itself.
+// again. It does not wait for what package time has taken over, which has no goroutine
+// while it waits. A callback must not call Shutdown with a context that does not end, as
+// it would wait for itself.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	tw.check("Shutdown")
 	if ctx == nil {
