@@ -45,15 +45,15 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 	linked := int64(0)
 	earliest = unset
 
-	count := func(b *bucket) (n int64, err error) {
-		if b.root == (link{}) {
+	count := func(in *list) (n int64, err error) {
+		if in.root == (link{}) {
 			return 0, nil // never used
 		}
-		for prev, l := &b.root, b.root.next; ; prev, l = l, l.next {
+		for prev, l := &in.root, in.root.next; ; prev, l = l, l.next {
 			if l == nil || l.prev != prev {
 				return n, fmt.Errorf("list broken after %d timers", n)
 			}
-			if l == &b.root {
+			if l == &in.root {
 				return n, nil
 			}
 			if !isPending(l.timer().word.Load()) {
@@ -92,9 +92,13 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 		}
 		for slot := range w.buckets {
 			b := &w.buckets[slot]
-			n, err := count(b)
-			if err != nil {
-				return 0, fmt.Errorf("level %d slot %d: %w", level, slot, err)
+			n := int64(0)
+			for i := range b.lists {
+				some, err := count(&b.lists[i])
+				if err != nil {
+					return 0, fmt.Errorf("level %d slot %d list %d: %w", level, slot, i, err)
+				}
+				n += some
 			}
 			linked += n
 			if b.queued {
@@ -117,9 +121,12 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 			if e < w.now || e-w.now >= w.span || quiet && s.tw.started.Load() && b.attention <= s.wheel.now {
 				return 0, fmt.Errorf("level %d slot %d: expiration %d outside the span of %d from %d", level, slot, e, w.span, w.now)
 			}
-			for l := b.root.next; l != &b.root; l = l.next {
-				if due := s.tw.tickOf(deadlineOf(l.timer().word.Load())); due < e {
-					return 0, fmt.Errorf("level %d slot %d: a timer for %d in a bucket for %d", level, slot, due, e)
+			for i := range b.lists {
+				root := &b.lists[i].root
+				for l := root.next; l != root; l = l.next {
+					if due := s.tw.tickOf(deadlineOf(l.timer().word.Load())); due < e {
+						return 0, fmt.Errorf("level %d slot %d: a timer for %d in a bucket for %d", level, slot, due, e)
+					}
 				}
 			}
 		}
@@ -128,15 +135,12 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 		return 0, fmt.Errorf("%d of %d buckets in the delay queue belong to the wheel", found, len(heap))
 	}
 
-	for _, l := range []*bucket{&s.due, &s.batch, &s.beyond} {
+	for _, l := range []*list{&s.due, &s.batch, &s.beyond} {
 		n, err := count(l)
 		if err != nil {
 			return 0, err
 		}
 		linked += n
-		if l.queued {
-			return 0, fmt.Errorf("due, batch or beyond is in the delay queue")
-		}
 		if n > 0 && l != &s.beyond {
 			earliest = min(earliest, s.wheel.now)
 		}

@@ -150,8 +150,8 @@ func (s *shard) firstLocked(now int64) int64 {
 	if b := s.queue.head(); b != nil {
 		first = b.attention
 	}
-	if t := s.batch.front(); t != nil {
-		first = min(first, s.turnOf(t, now))
+	if !s.batch.empty() {
+		first = min(first, s.turnOf(s.batch.front(), now))
 	}
 	return first
 }
@@ -174,6 +174,7 @@ func (s *shard) turnOf(t *Timer, now int64) int64 {
 func (s *shard) piece(now, limit int64, most int) {
 	s.lock()
 	s.skip = 0
+	s.preloaded = nil
 	for n := 0; n < most && !s.tw.stopped.Load() && s.stepLocked(now, limit); n++ {
 	}
 	s.first = s.firstLocked(now)
@@ -183,10 +184,10 @@ func (s *shard) piece(now, limit int64, most int) {
 // stepLocked handles one timer, or drops or opens one bucket. It reports whether there
 // was anything to do up to the tick limit.
 func (s *shard) stepLocked(now, limit int64) bool {
-	b, waiting := s.queue.head(), s.batch.front()
+	b := s.queue.head()
 	until := limit
-	if waiting != nil {
-		until = min(limit, s.turnOf(waiting, now)-1)
+	if !s.batch.empty() {
+		until = min(limit, s.turnOf(s.batch.front(), now)-1)
 	}
 	switch {
 	case b != nil && b.empty():
@@ -200,14 +201,24 @@ func (s *shard) stepLocked(now, limit int64) bool {
 			s.draining = append(s.draining, b)
 			s.tw.driver.worked = true
 		} else {
-			s.flushTimer(b.front(), b, b.attention*s.tw.tick)
+			s.flushTimer(s.nextLocked(b), b, b.attention*s.tw.tick)
 		}
-	case waiting != nil && until < limit:
-		s.flushTimer(waiting, nil, now)
+	case until < limit:
+		s.flushTimer(s.batch.front(), nil, now)
 	default:
 		return false
 	}
 	return true
+}
+
+// nextLocked returns a timer of b, which is not empty. The first of a piece it has preloaded
+// with as many as a piece can handle.
+func (s *shard) nextLocked(b *bucket) *Timer {
+	if s.preloaded != b {
+		s.preloaded = b
+		b.preload(holdLimit)
+	}
+	return b.next()
 }
 
 // reinsertAhead moves some timers of the buckets that are being drained down, and
@@ -229,9 +240,10 @@ func (tw *TimingWheel) reinsertAhead() (found bool) {
 func (s *shard) drainPiece(most int) {
 	s.lock()
 	b := slices.MinFunc(s.draining, func(a, b *bucket) int { return cmp.Compare(a.attention, b.attention) })
+	s.preloaded = nil
 	// A round may have emptied the bucket meanwhile; it may even be in use again.
 	for n := 0; b.opened && !b.empty() && n < most && !s.tw.stopped.Load(); n++ {
-		s.flushTimer(b.front(), b, s.wheel.now*s.tw.tick)
+		s.flushTimer(s.nextLocked(b), b, s.wheel.now*s.tw.tick)
 	}
 	if !b.opened || b.empty() {
 		s.draining = slices.DeleteFunc(s.draining, func(other *bucket) bool { return other == b })
@@ -279,7 +291,7 @@ func (s *shard) nextBusyLocked() *bucket {
 	}
 }
 
-// flushTimer takes t, the front of the bucket from or, if that is nil, of batch, out of
+// flushTimer takes t, of the bucket from or, if that is nil, the front of batch, out of
 // it: a timer whose deadline is not after the instant upTo fires, another is
 // reinserted, which is where an extended timer goes to its new place. If callers come
 // in between it may be left for another try. At the end the lock may have been released.

@@ -83,13 +83,13 @@ func (h *hold) step() {
 	}
 }
 
-// count returns how many timers b has, up to the limit. It does not release the lock
-// on the way, as b could change.
-func (h *hold) count(b *bucket, limit int) (n int) {
-	if b.empty() {
+// count returns how many timers l has, up to the limit. It does not release the lock
+// on the way, as l could change.
+func (h *hold) count(l *list, limit int) (n int) {
+	if l.empty() {
 		return 0
 	}
-	for l := b.root.next; l != &b.root && n < limit; l = l.next {
+	for at := l.root.next; at != &l.root && n < limit; at = at.next {
 		n++
 	}
 	h.steps += n
@@ -102,7 +102,10 @@ func (h *hold) addLevel(level *inspect.Level, slots map[time.Duration]int, w *wh
 	for i := range w.buckets {
 		h.step()
 		b := &w.buckets[i]
-		n := h.count(b, limit)
+		n := 0
+		for j := range b.lists {
+			n += h.count(&b.lists[j], limit-n)
+		}
 		if n == 0 {
 			continue
 		}

@@ -33,17 +33,16 @@ type shard struct {
 	count counters
 	late  Lateness
 
-	due    bucket // armed for a time that had come already; waits for the driver
-	batch  bucket // what the driver took from due for its present round
-	beyond bucket // deadline never
+	due    list // armed for a time that had come already; waits for the driver
+	batch  list // what the driver took from due for its present round
+	beyond list // deadline never
 
-	// The driver's alone: the tick of the first thing left to do in its round, the
-	// buckets that are being drained, and the timers handled in the present hold of
-	// the lock.
-	first    int64
-	draining []*bucket
-	held     int
-	skip     int // timers that fire before the next sample of lateness
+	// The driver's alone.
+	first     int64     // tick of the first thing left to do in its round
+	draining  []*bucket // that are being drained
+	preloaded *bucket   // whose next timers the present piece has preloaded
+	held      int       // timers handled in the present hold of the lock
+	skip      int       // timers that fire before the next sample of lateness
 
 	_ [64]byte // the next shard's lock is in another cache line
 }
@@ -247,11 +246,11 @@ func (s *shard) sweep(unfired *[]Unfired) {
 // anyPendingLocked returns a pending timer, nil if there is none.
 func (s *shard) anyPendingLocked() *Timer {
 	if b := s.nextBusyLocked(); b != nil {
-		return b.front()
+		return b.next()
 	}
-	for _, b := range []*bucket{&s.due, &s.batch, &s.beyond} {
-		if !b.empty() {
-			return b.front()
+	for _, l := range []*list{&s.due, &s.batch, &s.beyond} {
+		if !l.empty() {
+			return l.front()
 		}
 	}
 	return nil
