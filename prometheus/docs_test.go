@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/internal/snippets"
 )
 
 // This file compares README.md and dashboard.json with the collector: neither may name
@@ -123,6 +124,25 @@ func TestReadme(t *testing.T) {
 		require.Regexp(t, nameInQuery, m[1])
 		metrics.requireQuery(t, m[1])
 	}
+}
+
+// TestReadmeCompiles type-checks the Go snippets, those aside that need packages of OpenTelemetry.
+func TestReadmeCompiles(t *testing.T) {
+	checker, err := snippets.NewChecker("net/http", "github.com/go-timingwheel/timingwheel",
+		"github.com/go-timingwheel/timingwheel/prometheus",
+		"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promhttp")
+	require.NoError(t, err)
+	found, err := snippets.Read("README.md")
+	require.NoError(t, err)
+	checked := 0
+	for _, s := range found {
+		if s.Heading == "OpenTelemetry" {
+			continue
+		}
+		require.NoError(t, checker.Check(s, ""), "the snippet at line %d", s.Line)
+		checked++
+	}
+	require.NotZero(t, checked)
 }
 
 // TestReadmeCount: so many series, as the README says.
