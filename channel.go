@@ -109,14 +109,14 @@ func (t *Ticker) Stop() { t.channel.stop("Stop") }
 func (t *Ticker) Reset(d time.Duration) {
 	c := &t.channel
 	s := c.timer.home("Reset")
-	mustBePeriod("Reset", d)
+	mustBePeriod("Ticker.Reset", d)
 	now := s.tw.now()
 	c.rearm(deadlineAfter(now, d), now, d)
 }
 
 func mustBePeriod(what string, d time.Duration) {
 	if d <= 0 {
-		panic("timingwheel: " + what + " of a Ticker with the non-positive interval " + d.String())
+		panic("timingwheel: " + what + " with the non-positive interval " + d.String())
 	}
 }
 

@@ -446,3 +446,34 @@ func ExampleWithSlowCallback() {
 	// a callback is slow
 	// a callback was slow, by 10 ms at least: true
 }
+
+// retry calls f until it succeeds, with gaps that double. It does not know which clock it has.
+func retry(clock timingwheel.Clock, gap time.Duration, f func() error, done func()) {
+	clock.AfterFunc(gap, func() {
+		if f() == nil {
+			done()
+			return
+		}
+		retry(clock, 2*gap, f, done)
+	})
+}
+
+// A library that accepts a Clock works with package time and with a wheel.
+func ExampleClock() {
+	tw := timingwheel.New()
+	defer tw.Stop()
+	for _, clock := range []timingwheel.Clock{timingwheel.PackageTime(), tw.Clock()} {
+		tries, done := 0, make(chan struct{})
+		retry(clock, time.Millisecond, func() error {
+			if tries++; tries < 3 {
+				return errors.New("not yet")
+			}
+			return nil
+		}, func() { close(done) })
+		<-done
+		fmt.Println("tries:", tries)
+	}
+	// Output:
+	// tries: 3
+	// tries: 3
+}

@@ -17,32 +17,50 @@ func TestMisuseIsNamed(t *testing.T) {
 	pendingTimer := tw.AfterFunc(time.Hour, f)
 	ended := tw.ScheduleFunc(Every(time.Hour), f)
 	ended.Stop()
+	ticker := tw.NewTicker(time.Hour)
+	ticker.Stop()
 	for _, tc := range []struct {
 		message string
 		do      func()
 	}{
-		{"timingwheel: non-positive tick 0s", func() { New(WithTick(0)) }},
-		{"timingwheel: non-positive tick -1ns", func() { New(WithTick(-1)) }},
-		{"timingwheel: wheel size 1 is not between 2 and 65536", func() { New(WithWheelSize(1)) }},
-		{"timingwheel: wheel size -7 is not between 2 and 65536", func() { New(WithWheelSize(-7)) }},
-		{"timingwheel: wheel size 65537 is not between 2 and 65536", func() { New(WithWheelSize(1<<16 + 1)) }},
-		{"timingwheel: nil executor", func() { New(WithExecutor(nil)) }},
-		{"timingwheel: nil panic handler", func() { New(WithPanicHandler(nil)) }},
-		{"timingwheel: nil Option", func() { New(nil) }},
-		{"timingwheel: more than one executor", func() { New(WithInline(), WithExecutor(func(f func()) { f() })) }},
-		{"timingwheel: non-positive tick 0s", func() { NewTimingWheel(0, 20) }},
-		{"timingwheel: wheel size 1 is not between 2 and 65536", func() { NewTimingWheel(time.Millisecond, 1) }},
-		{"timingwheel: wheel size 9223372036854775807 is not between 2 and 65536", func() { NewTimingWheel(time.Millisecond, math.MaxInt64) }},
+		{"timingwheel: WithTick with the non-positive tick 0s", func() { New(WithTick(0)) }},
+		{"timingwheel: WithTick with the non-positive tick -1ns", func() { New(WithTick(-1)) }},
+		{"timingwheel: WithWheelSize with the wheel size 1, which is not between 2 and 65536", func() { New(WithWheelSize(1)) }},
+		{"timingwheel: WithWheelSize with the wheel size -7, which is not between 2 and 65536", func() { New(WithWheelSize(-7)) }},
+		{"timingwheel: WithWheelSize with the wheel size 65537, which is not between 2 and 65536", func() { New(WithWheelSize(1<<16 + 1)) }},
+		{"timingwheel: WithExecutor with a nil executor", func() { New(WithExecutor(nil)) }},
+		{"timingwheel: WithPanicHandler with a nil handler", func() { New(WithPanicHandler(nil)) }},
+		{"timingwheel: New with a nil Option", func() { New(nil) }},
+		{"timingwheel: New with more than one executor", func() { New(WithInline(), WithExecutor(func(f func()) { f() })) }},
+		{"timingwheel: NewTimingWheel with the non-positive tick 0s", func() { NewTimingWheel(0, 20) }},
+		{"timingwheel: NewTimingWheel with the wheel size 1, which is not between 2 and 65536", func() { NewTimingWheel(time.Millisecond, 1) }},
+		{"timingwheel: NewTimingWheel with the wheel size 9223372036854775807, which is not between 2 and 65536", func() { NewTimingWheel(time.Millisecond, math.MaxInt64) }},
 
 		{"timingwheel: AfterFunc with a nil callback", func() { tw.AfterFunc(time.Second, nil) }},
 		{"timingwheel: AtFunc with a nil callback", func() { tw.AtFunc(time.Now(), nil) }},
 		{"timingwheel: ScheduleFunc with a nil callback", func() { tw.ScheduleFunc(Every(time.Second), nil) }},
 		{"timingwheel: ScheduleFunc with a nil Scheduler", func() { tw.ScheduleFunc(nil, f) }},
-		{"timingwheel: nil ScheduleOption", func() { tw.ScheduleFunc(Every(time.Second), f, nil) }},
-		{"timingwheel: negative jitter -1s", func() { Jitter(-time.Second) }},
-		{"timingwheel: non-positive interval 0s", func() { Every(0) }},
-		{"timingwheel: non-positive interval -1s", func() { Every(-time.Second) }},
-		{"timingwheel: negative grace -1s", func() { SkipMissed(-time.Second) }},
+		{"timingwheel: ScheduleFunc with a nil ScheduleOption", func() { tw.ScheduleFunc(Every(time.Second), f, nil) }},
+		{"timingwheel: Jitter with the negative duration -1s", func() { Jitter(-time.Second) }},
+		{"timingwheel: Every with the non-positive interval 0s", func() { Every(0) }},
+		{"timingwheel: Every with the non-positive interval -1s", func() { Every(-time.Second) }},
+		{"timingwheel: SkipMissed with the negative grace -1s", func() { SkipMissed(-time.Second) }},
+		{"timingwheel: ScheduleFunc with both SkipWhileRunning and QueueWhileRunning", func() {
+			tw.ScheduleFunc(Every(time.Second), f, SkipWhileRunning(), QueueWhileRunning())
+		}},
+		{"timingwheel: ScheduleFunc with both SkipWhileRunning and QueueWhileRunning", func() {
+			tw.ScheduleFunc(Every(time.Second), f, QueueWhileRunning(), StartNow(), SkipWhileRunning())
+		}},
+		{"timingwheel: ScheduleFunc with both SkipMissed and RunMissed", func() {
+			tw.ScheduleFunc(Every(time.Second), f, SkipMissed(time.Second), RunMissed())
+		}},
+		{"timingwheel: ScheduleFunc with both SkipMissed and RunMissed", func() {
+			tw.ScheduleFunc(Every(time.Second), f, RunMissed(), SkipMissed(0))
+		}},
+		{"timingwheel: WithSlowCallback with the non-positive limit 0s", func() { WithSlowCallback(0, func(SlowCallback) {}) }},
+		{"timingwheel: WithSlowCallback with a nil hook", func() { WithSlowCallback(1, nil) }},
+		{"timingwheel: NewTicker with the non-positive interval 0s", func() { tw.NewTicker(0) }},
+		{"timingwheel: Ticker.Reset with the non-positive interval -1ns", func() { ticker.Reset(-1) }},
 		//lint:ignore SA1012 the misuse under test
 		{"timingwheel: Shutdown with a nil context", func() { tw.Shutdown(nil) }},
 
@@ -66,6 +84,7 @@ func TestMisuseIsNamed(t *testing.T) {
 		{"timingwheel: Shutdown on a nil TimingWheel", func() { none.Shutdown(context.Background()) }},
 		{"timingwheel: Len on a nil TimingWheel", func() { none.Len() }},
 		{"timingwheel: Stats on a nil TimingWheel", func() { none.Stats() }},
+		{"timingwheel: Clock on a nil TimingWheel", func() { none.Clock() }},
 		{"timingwheel: AfterFunc on a TimingWheel that New did not make", func() { new(TimingWheel).AfterFunc(time.Second, f) }},
 		{"timingwheel: Stop on a TimingWheel that New did not make", func() { new(TimingWheel).Stop() }},
 	} {

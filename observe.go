@@ -41,10 +41,10 @@ type SlowCallback struct {
 // WithSlowCallback panics if limit is not positive or h nil.
 func WithSlowCallback(limit time.Duration, h func(SlowCallback)) Option {
 	if limit <= 0 {
-		panic("timingwheel: non-positive limit for slow callbacks " + limit.String())
+		panic("timingwheel: WithSlowCallback with the non-positive limit " + limit.String())
 	}
 	if h == nil {
-		panic("timingwheel: nil hook for slow callbacks")
+		panic("timingwheel: WithSlowCallback with a nil hook")
 	}
 	return func(tw *TimingWheel) { tw.slow, tw.slowLimit = h, limit }
 }

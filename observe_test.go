@@ -153,8 +153,3 @@ func TestTrace(t *testing.T) {
 	require.GreaterOrEqual(t, callbacks, 2, "%v", regions)
 	require.Regexp(t, `the alarm rang .*s after its tick`, logs)
 }
-
-func TestObserveMisuse(t *testing.T) {
-	require.PanicsWithValue(t, "timingwheel: non-positive limit for slow callbacks 0s", func() { WithSlowCallback(0, func(SlowCallback) {}) })
-	require.PanicsWithValue(t, "timingwheel: nil hook for slow callbacks", func() { WithSlowCallback(1, nil) })
-}

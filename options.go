@@ -27,9 +27,7 @@ type Option func(*TimingWheel)
 // millisecond. Deadlines round up to it, so it is the most that rounding adds
 // to a timer's lateness, and the driver wakes at most once per tick.
 func WithTick(d time.Duration) Option {
-	if d <= 0 {
-		panic("timingwheel: non-positive tick " + d.String())
-	}
+	mustBeTick("WithTick", d)
 	return func(tw *TimingWheel) { tw.tick = int64(d) }
 }
 
@@ -38,14 +36,22 @@ func WithTick(d time.Duration) Option {
 // more memory: 64 bytes a slot, rounded up to a power of two, of every level in use,
 // for each of as many shards as there are processors, up to 4 MiB a level in all.
 func WithWheelSize(n int) Option {
-	if n < 2 || n > maxWheelSize {
-		panic(wheelSizeMessage(int64(n)))
-	}
+	mustBeWheelSize("WithWheelSize", int64(n))
 	return func(tw *TimingWheel) { tw.wheelSize = n }
 }
 
-func wheelSizeMessage(n int64) string {
-	return "timingwheel: wheel size " + strconv.FormatInt(n, 10) + " is not between 2 and " + strconv.Itoa(maxWheelSize)
+// The checks that WithTick and WithWheelSize share with NewTimingWheel; what names the call.
+func mustBeTick(what string, d time.Duration) {
+	if d <= 0 {
+		panic("timingwheel: " + what + " with the non-positive tick " + d.String())
+	}
+}
+
+func mustBeWheelSize(what string, n int64) {
+	if n < 2 || n > maxWheelSize {
+		panic("timingwheel: " + what + " with the wheel size " + strconv.FormatInt(n, 10) +
+			", which is not between 2 and " + strconv.Itoa(maxWheelSize))
+	}
 }
 
 // WithExecutor hands callbacks to run instead of starting a goroutine for each:
@@ -58,7 +64,7 @@ func wheelSizeMessage(n int64) string {
 // ends.
 func WithExecutor(run func(f func())) Option {
 	if run == nil {
-		panic("timingwheel: nil executor")
+		panic("timingwheel: WithExecutor with a nil executor")
 	}
 	return func(tw *TimingWheel) { tw.setExecutor(custom); tw.run = run }
 }
@@ -86,14 +92,14 @@ func WithPreciseWakeup() Option {
 // panicked. Without it such a panic crashes the program, as with time.AfterFunc.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	if h == nil {
-		panic("timingwheel: nil panic handler")
+		panic("timingwheel: WithPanicHandler with a nil handler")
 	}
 	return func(tw *TimingWheel) { tw.onPanic = h }
 }
 
 func (tw *TimingWheel) setExecutor(e executor) {
 	if tw.executor != goroutine {
-		panic("timingwheel: more than one executor")
+		panic("timingwheel: New with more than one executor")
 	}
 	tw.executor = e
 }

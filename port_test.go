@@ -52,6 +52,57 @@ func (p *portProgram) run() (stopped, late *timingwheel.Timer) {
 	return stopped, late
 }
 
+// TestSchedulesOfThePortRunAll is what the port's own test of ScheduleFunc does: it waits for
+// each run, so it waits for ever if runs that a late driver has missed become one. Here the
+// wheel starts late.
+func TestSchedulesOfThePortRunAll(t *testing.T) {
+	ms := time.Millisecond
+	intervals := []time.Duration{ms, 5 * ms, 10 * ms, 50 * ms, 100 * ms, 500 * ms, time.Second}
+	for _, late := range []time.Duration{0, 80 * ms, time.Hour} {
+		for name, s := range map[string]timingwheel.Scheduler{
+			"a Scheduler": &timesScheduler{intervals: intervals},
+			"Every":       timingwheel.Every(100 * ms),
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				tw := timingwheel.NewTimingWheel(ms, 20)
+				defer tw.Stop()
+				runs := make(chan time.Time, 1<<16)
+				start := time.Now()
+				defer tw.ScheduleFunc(s, func() { runs <- time.Now() }).Stop()
+				time.Sleep(late)
+				tw.Start()
+				want := start
+				for _, d := range intervals {
+					if name == "Every" {
+						d = 100 * ms
+					}
+					want = want.Add(d)
+					got := <-runs
+					require.False(t, got.Before(want), "%s, %v late", name, late)
+					require.LessOrEqual(t, got.Sub(want), late)
+				}
+			})
+		}
+	}
+}
+
+// TestSkipMissedOverridesThePort: what a schedule asks for comes before the wheel's default.
+func TestSkipMissedOverridesThePort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tw := timingwheel.NewTimingWheel(time.Millisecond, 20)
+		defer tw.Stop()
+		var runs atomic.Int32
+		tw.ScheduleFunc(timingwheel.Every(time.Second), func() { runs.Add(1) }, timingwheel.SkipMissed(0))
+		time.Sleep(9500 * time.Millisecond)
+		tw.Start()
+		synctest.Wait()
+		require.Zero(t, runs.Load())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, int32(1), runs.Load())
+	})
+}
+
 func TestProgramOfThePort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p portProgram

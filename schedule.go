@@ -34,7 +34,7 @@ type Scheduler interface {
 // RunMissed they all run, which for a d too small is more than any machine can do.
 func Every(d time.Duration) Scheduler {
 	if d <= 0 {
-		panic("timingwheel: non-positive interval " + d.String())
+		panic("timingwheel: Every with the non-positive interval " + d.String())
 	}
 	return every(d)
 }
@@ -105,9 +105,12 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOptio
 	r := &schedule{scheduler: s, f: f}
 	for _, opt := range opts {
 		if opt == nil {
-			panic("timingwheel: nil ScheduleOption")
+			panic("timingwheel: ScheduleFunc with a nil ScheduleOption")
 		}
 		opt(r)
+	}
+	if r.missed == joinMissed {
+		r.missed = tw.missed
 	}
 	home := tw.deal()
 	r.timer.init(home, nil, recurring)

@@ -9,13 +9,20 @@ import (
 // of runs that overlap or were missed, and by how much runs are put off.
 
 // A ScheduleOption sets how ScheduleFunc begins and spreads the runs, and what
-// becomes of runs that overlap or were missed.
+// becomes of runs that overlap or were missed. If an option is given twice, the
+// last one counts. ScheduleFunc panics if two options contradict each other:
+// SkipWhileRunning and QueueWhileRunning, or SkipMissed and RunMissed.
 type ScheduleOption func(*schedule)
 
 // SkipWhileRunning leaves out a run that would begin while another run of the
 // same schedule is in progress. By default runs may overlap.
 func SkipWhileRunning() ScheduleOption {
-	return func(s *schedule) { s.overlap = skipOverlap }
+	return func(s *schedule) {
+		if s.overlap == queueOverlap {
+			panic(overlapConflict)
+		}
+		s.overlap = skipOverlap
+	}
 }
 
 // QueueWhileRunning has runs that would begin while another is in progress wait
@@ -23,23 +30,40 @@ func SkipWhileRunning() ScheduleOption {
 // memory, follows on the goroutine of the one before it, and does not begin if the
 // wheel is stopped before its turn.
 func QueueWhileRunning() ScheduleOption {
-	return func(s *schedule) { s.overlap = queueOverlap }
+	return func(s *schedule) {
+		if s.overlap == skipOverlap {
+			panic(overlapConflict)
+		}
+		s.overlap = queueOverlap
+	}
 }
 
 // SkipMissed leaves out runs that come more than grace late, as after a suspend
-// of the machine. By default all runs that were missed become one, at once.
+// of the machine. By default all runs that were missed become one, at once; for
+// a wheel that NewTimingWheel made see there.
 // grace has to allow for the tick and for the platform's wake-up; it panics if
 // negative.
 func SkipMissed(grace time.Duration) ScheduleOption {
 	if grace < 0 {
-		panic("timingwheel: negative grace " + grace.String())
+		panic("timingwheel: SkipMissed with the negative grace " + grace.String())
 	}
-	return func(s *schedule) { s.missed, s.grace = skipMissed, grace }
+	return func(s *schedule) {
+		if s.missed == runMissed {
+			panic(missedConflict)
+		}
+		s.missed, s.grace = skipMissed, grace
+	}
 }
 
-// RunMissed makes up for every run that was missed, one after the other.
+// RunMissed makes up for every run that was missed, one after the other. It is
+// the default on a wheel that NewTimingWheel made.
 func RunMissed() ScheduleOption {
-	return func(s *schedule) { s.missed = runMissed }
+	return func(s *schedule) {
+		if s.missed == skipMissed {
+			panic(missedConflict)
+		}
+		s.missed = runMissed
+	}
 }
 
 // StartNow has the first run at once instead of when the Scheduler says; the
@@ -62,10 +86,15 @@ func StartNow() ScheduleOption {
 // RunMissed both take place. Jitter panics if d is negative; zero is no jitter.
 func Jitter(d time.Duration) ScheduleOption {
 	if d < 0 {
-		panic("timingwheel: negative jitter " + d.String())
+		panic("timingwheel: Jitter with the negative duration " + d.String())
 	}
 	return func(s *schedule) { s.offsets().jitter = d }
 }
+
+const (
+	overlapConflict = "timingwheel: ScheduleFunc with both SkipWhileRunning and QueueWhileRunning"
+	missedConflict  = "timingwheel: ScheduleFunc with both SkipMissed and RunMissed"
+)
 
 type overlapPolicy uint8
 
@@ -78,7 +107,7 @@ const (
 type missedPolicy uint8
 
 const (
-	joinMissed missedPolicy = iota
+	joinMissed missedPolicy = iota // unless NewTimingWheel made the wheel
 	runMissed
 	skipMissed
 )

@@ -54,7 +54,7 @@ func TestNoJitter(t *testing.T) {
 			})
 		}
 	}
-	require.PanicsWithValue(t, "timingwheel: negative jitter -1ns", func() { Jitter(-1) })
+	require.PanicsWithValue(t, "timingwheel: Jitter with the negative duration -1ns", func() { Jitter(-1) })
 }
 
 // TestJitterBeyondThePeriod: the delays alone would have runs overtake each other.

@@ -36,6 +36,7 @@ type TimingWheel struct {
 	executor  executor
 	run       func(f func()) // of the custom executor
 	onPanic   func(recovered any, stack []byte)
+	missed    missedPolicy       // of schedules whose options do not say
 	slow      func(SlowCallback) // see WithSlowCallback, nil for none
 	slowLimit time.Duration
 	around    func(name string, f func()) // calls f for wheeldebug, nil for nobody
@@ -83,7 +84,7 @@ func New(opts ...Option) *TimingWheel {
 	}
 	for _, opt := range opts {
 		if opt == nil {
-			panic("timingwheel: nil Option")
+			panic("timingwheel: New with a nil Option")
 		}
 		opt(tw)
 	}
@@ -94,13 +95,15 @@ func New(opts ...Option) *TimingWheel {
 }
 
 // NewTimingWheel returns a wheel whose timers wait for Start, with the
-// signature of the well-known Go port of Kafka's wheel. It panics if tick is
+// signature of the well-known Go port of Kafka's wheel. As in that port, a
+// schedule makes up for every run that it missed, which with New takes the
+// option RunMissed; SkipMissed overrides it. NewTimingWheel panics if tick is
 // not positive or wheelSize is not between 2 and 65,536.
 func NewTimingWheel(tick time.Duration, wheelSize int64) *TimingWheel {
-	if int64(int(wheelSize)) != wheelSize { // on 32-bit machines
-		panic(wheelSizeMessage(wheelSize))
-	}
+	mustBeTick("NewTimingWheel", tick)
+	mustBeWheelSize("NewTimingWheel", wheelSize) // which also has it fit an int
 	tw := New(WithTick(tick), WithWheelSize(int(wheelSize)))
+	tw.missed = runMissed
 	tw.started.Store(false)
 	tw.alarm.armed.Store(awake)
 	return tw
