@@ -417,11 +417,10 @@ func TestOnlyBytesCount(t *testing.T) {
 		tw := timingwheel.New()
 		var s struck
 		c := NewConn(&fakeConn{
-			read:  func([]byte) (int, error) { return 0, nil },
+			read:  func([]byte) (int, error) { time.Sleep(second); return 0, nil },
 			write: func([]byte) (int, error) { return 0, errors.New("full") },
 		}, tw, Limits{Idle: 10 * second}, s.hook(start))
 		for range 20 {
-			time.Sleep(second)
 			c.Read(make([]byte, 1))
 			c.Write(make([]byte, 1))
 		}
@@ -445,11 +444,14 @@ func TestTouchesOnlyForLimits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, peer, _ := pipe(t, test.limits)
 			time.Sleep(time.Second)
+			before := c.lastRead()
 			go peer.Write([]byte("x"))
 			c.Read(make([]byte, 1))
+			require.Equal(t, test.reads, c.lastRead() > before)
+			time.Sleep(time.Second)
+			before = c.lastWrite()
 			c.Write([]byte("x"))
-			require.Equal(t, test.reads, c.lastRead.Load() > 0)
-			require.Equal(t, test.write, c.lastWrite.Load() > 0)
+			require.Equal(t, test.write, c.lastWrite() > before)
 		})
 	}
 }

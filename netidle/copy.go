@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"sync"
 	"syscall"
 )
 
@@ -30,6 +31,9 @@ const (
 	// splicePiece is the most that goes from socket to socket at once. Usually it is
 	// what has arrived, which is less.
 	splicePiece = 256 << 10
+
+	// smallPiece is the size of the buffer by which small pieces go from socket to socket.
+	smallPiece = 16 << 10
 )
 
 // way is how a copy goes.
@@ -145,6 +149,9 @@ func isOf(pkg string, v any) bool {
 }
 
 func (c *Conn) sendFile(r io.Reader) (n int64, err error) {
+	if c.has(tracked) {
+		defer c.begin(false)()
+	}
 	to := c.inner.(io.ReaderFrom)
 	source, limit := unlimit(r)
 	for limit > 0 {
@@ -152,12 +159,12 @@ func (c *Conn) sendFile(r io.Reader) (n int64, err error) {
 		piece := io.LimitedReader{R: source, N: size}
 		m, err := to.ReadFrom(&piece)
 		if m > 0 {
-			c.touchWrite()
+			c.touch(touchWrites)
 		}
 		n, limit = n+m, limit-(size-piece.N)
 		consume(r, size-piece.N)
 		if err != nil {
-			return n, c.explain(err, &c.writeWhy)
+			return n, c.explain(err, writing)
 		}
 		if m < size { // the end of the file
 			break
@@ -201,53 +208,126 @@ func socketOf(r io.Reader) (s socket, ok bool) {
 	return s, err == nil
 }
 
-// splice copies from r, in which there is the socket s, to a connection or file of
-// package net or os, which c is around if it is not nil.
+// splice copies from r, in which there is the socket s, to a connection or file of package net
+// or os, which c is around if it is not nil.
 //
-// Given a piece of N bytes, package net's splice returns only when N bytes have come,
-// and a session in which 40 bytes come every ten seconds would look idle for any N. So
-// the kernel is asked how much has arrived, and exactly that much is let through.
+// Given a piece of N bytes, package net's splice returns only when N bytes have come, and a
+// session in which 40 bytes come every ten seconds would look idle for any N. So what comes in
+// small pieces is read and written, by as few system calls as splice makes. Once a piece fills
+// the buffer the kernel is asked how much more has arrived, and exactly that is let through.
 func splice(to io.ReaderFrom, c *Conn, r io.Reader, s socket) (n int64, err error) {
+	var w io.Writer = to.(io.Writer)
+	if c != nil {
+		w = c
+	}
 	_, limit := unlimit(r)
-	for limit > 0 {
-		arrived, err := arrived(s.raw)
-		if err != nil {
-			return n, explainCopy(err, c, s.conn)
+	for large := false; limit > 0; {
+		var moved int64
+		if size := min(limit, splicePiece); large {
+			size = min(size, int64(unread(s.raw)))
+			if large = size >= smallPiece; !large {
+				continue
+			}
+			piece := io.LimitedReader{R: s.reader, N: size}
+			_, err = to.ReadFrom(&piece)
+			moved = size - piece.N
+			if moved > 0 && c != nil {
+				c.touch(touchWrites)
+			}
+			if err != nil {
+				err = explainCopy(err, c, s.conn)
+			}
+		} else {
+			moved, err = s.copySmall(w, min(limit, smallPiece))
+			large = moved == smallPiece
 		}
-		if arrived == 0 { // the end
-			break
+		if moved > 0 && s.conn != nil {
+			s.conn.touch(touchReads)
 		}
-		size := min(limit, int64(arrived), splicePiece)
-		piece := io.LimitedReader{R: s.reader, N: size}
-		m, err := to.ReadFrom(&piece)
-		if m > 0 {
+		n, limit = n+moved, limit-moved
+		consume(r, moved)
+		if err == io.EOF {
 			if s.conn != nil {
-				s.conn.touchRead()
+				s.conn.finish(readDone)
 			}
-			if c != nil {
-				c.touchWrite()
-			}
+			return n, nil
 		}
-		n, limit = n+m, limit-(size-piece.N)
-		consume(r, size-piece.N)
 		if err != nil {
-			return n, explainCopy(err, c, s.conn)
-		}
-		if m < size { // somebody else read
-			break
+			return n, err
 		}
 	}
 	return n, nil
 }
 
-// explainCopy explains an error that may be of either end; an end that is not a Conn is
-// nil.
+// smallBuffers holds buffers for copySmall, which has one only while it has bytes: a proxy has
+// many connections that wait.
+var smallBuffers = sync.Pool{New: func() any { return new([smallPiece]byte) }}
+
+// copySmall waits for bytes, at most limit, and writes them to w. The error is io.EOF at the end
+// of what can be read.
+func (s *socket) copySmall(w io.Writer, limit int64) (n int64, err error) {
+	buffer := smallBuffers.Get().(*[smallPiece]byte)
+	defer func() {
+		if buffer != nil {
+			smallBuffers.Put(buffer)
+		}
+	}()
+	size := 0
+	var failed error
+	err = s.raw.Read(func(fd uintptr) bool {
+		if buffer == nil {
+			buffer = smallBuffers.Get().(*[smallPiece]byte)
+		}
+		size, failed = readRaw(fd, buffer[:limit])
+		if failed == errWouldBlock {
+			smallBuffers.Put(buffer)
+			buffer = nil
+			return false
+		}
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	if err != nil {
+		return 0, s.explain(err)
+	}
+	if size == 0 {
+		return 0, io.EOF
+	}
+	if s.conn != nil {
+		s.conn.touch(touchReads)
+	}
+	written, err := w.Write(buffer[:size])
+	if err == nil && written < size {
+		err = io.ErrShortWrite
+	}
+	return int64(written), err
+}
+
+// explain makes of an error of the system call what package net makes of it.
+func (s *socket) explain(err error) error {
+	conn := s.reader.(net.Conn)
+	outer := &net.OpError{Op: "read", Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(), Err: err}
+	switch err := err.(type) {
+	case *net.OpError: // from package net's RawConn
+		outer.Err = err.Err
+	case syscall.Errno:
+		outer.Err = os.NewSyscallError("read", err)
+	}
+	if s.conn != nil {
+		return s.conn.explain(outer, reading)
+	}
+	return outer
+}
+
+// explainCopy explains an error that may be of either end; an end that is not a Conn is nil.
 func explainCopy(err error, to, from *Conn) error {
-	if from != nil && from.readWhy.Load() != 0 {
-		return from.explain(err, &from.readWhy)
+	if from != nil && from.why(reading) != 0 {
+		return from.explain(err, reading)
 	}
 	if to != nil {
-		return to.explain(err, &to.writeWhy)
+		return to.explain(err, writing)
 	}
 	return err
 }

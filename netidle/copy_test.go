@@ -120,7 +120,7 @@ func TestFileToInner(t *testing.T) {
 				received <- got
 			}()
 			source := test.source(f)
-			before := c.lastWrite.Load()
+			before := c.lastWrite()
 			n, err := io.Copy(c, source)
 			require.NoError(t, err)
 			require.EqualValues(t, test.want, n)
@@ -131,7 +131,7 @@ func TestFileToInner(t *testing.T) {
 			for _, call := range inner.calls {
 				require.Regexp(t, `^\d+ bytes of (\*os\.File|os\.fileWithoutWriteTo)$`, call)
 			}
-			require.Equal(t, test.pieces > 0, c.lastWrite.Load() > before)
+			require.Equal(t, test.pieces > 0, c.lastWrite() > before)
 			if l, ok := source.(*io.LimitedReader); ok && test.left >= 0 {
 				require.Equal(t, test.left, l.N)
 			}
@@ -172,7 +172,7 @@ func TestOtherReadersAreBuffered(t *testing.T) {
 // Every source to every destination: the way it goes, and that all of it arrives.
 func TestCopies(t *testing.T) {
 	tw := newWheel(t)
-	limits := Limits{Idle: time.Minute}
+	limits := Limits{Read: time.Minute, Write: time.Minute}
 	tcp := func(t *testing.T) (net.Conn, net.Conn) {
 		a, b := tcpPair(t)
 		t.Cleanup(func() { a.Close(); b.Close() })
@@ -233,12 +233,12 @@ func TestCopies(t *testing.T) {
 				dst.Close()
 				require.True(t, bytes.Equal(data, <-received))
 				if c, ok := src.(*Conn); ok {
-					require.Positive(t, c.lastRead.Load())
-					require.Zero(t, c.lastWrite.Load())
+					require.Greater(t, c.config.Load().more.lastRead.Load(), c.born)
+					require.Zero(t, c.config.Load().more.lastWrite.Load())
 				}
 				if c, ok := dst.(*Conn); ok {
-					require.Positive(t, c.lastWrite.Load())
-					require.Zero(t, c.lastRead.Load())
+					require.Greater(t, c.config.Load().more.lastWrite.Load(), c.born)
+					require.Zero(t, c.config.Load().more.lastRead.Load())
 				}
 			})
 		}
@@ -260,12 +260,12 @@ func TestCopyToFile(t *testing.T) {
 	n, err := io.CopyN(f, c, 1<<19) // File.ReadFrom, which must not get hold of the socket
 	require.NoError(t, err)
 	require.EqualValues(t, 1<<19, n)
-	touched := c.lastRead.Load()
+	touched := c.lastRead()
 	require.Positive(t, touched)
 	n, err = io.Copy(f, c)
 	require.NoError(t, err)
 	require.EqualValues(t, len(data)-1<<19, n)
-	require.Greater(t, c.lastRead.Load(), touched)
+	require.Greater(t, c.lastRead(), touched)
 	got, err := os.ReadFile(f.Name())
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(data, got))
@@ -352,7 +352,7 @@ func slowly(r io.Reader, n, perStep int, step func()) {
 // A download by a slow client, for which the kernel buffers much and wakes the writer
 // seldom: once for 100 KB or so, which take longer than the limit.
 func TestSlowReceiver(t *testing.T) {
-	if !canLook {
+	if !canAskTCP {
 		t.Skip("the kernel cannot be asked")
 	}
 	const (
@@ -414,7 +414,7 @@ func TestStuckReceiver(t *testing.T) {
 
 // Looking ends when the limit is lifted, and when it was reached.
 func TestLookingEnds(t *testing.T) {
-	if !canLook {
+	if !canAskTCP {
 		t.Skip("the kernel cannot be asked")
 	}
 	for name, end := range map[string]func(c *Conn, written chan error){
@@ -433,7 +433,7 @@ func TestLookingEnds(t *testing.T) {
 				_, err := c.Write(make([]byte, 64<<20)) // more than the buffers take
 				written <- err
 			}()
-			require.Eventually(t, func() bool { queue, _ := look(c.raw); return queue.bytes > 0 }, 30*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { queue, _ := ask(c.inner); return queue.queued > 0 }, 30*time.Second, time.Millisecond)
 			c.SetLimits(Limits{Write: 100 * time.Millisecond, Life: time.Hour})
 			require.Eventually(t, func() bool { return checks.Load() > 1 }, 30*time.Second, time.Millisecond)
 			end(c, written)

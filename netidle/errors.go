@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync/atomic"
 )
 
 // ErrTimeout is what errors.Is finds in the errors of a connection that reached a
@@ -16,9 +15,9 @@ var ErrTimeout = errors.New("netidle: timeout")
 // ErrTimeout in it and, if the connection was closed, net.ErrClosed. If it comes
 // inside a *net.OpError it is returned inside one. io.EOF is never wrapped.
 //
-// It is a net.Error. Timeout is true if the deadline was set (WithExpire), false if
-// the connection was closed: a loop that goes on reading after a timeout, as many
-// do, would otherwise spin on a closed connection.
+// It is a net.Error. Timeout is true if the deadline was set (WithExpire), false if the
+// connection was closed, by the limit or meanwhile by its owner: a loop that goes on reading
+// after a timeout, as many do, would otherwise spin on a closed connection.
 type TimeoutError struct {
 	Reason Reason
 	Err    error // of the inner connection
@@ -40,18 +39,17 @@ func (e *TimeoutError) Timeout() bool { return !e.closed }
 // reading on.
 func (e *TimeoutError) Temporary() bool { return false }
 
-// explain adds the reason to an error of the inner connection. why is the
-// direction's: it is set before the connection is closed or its deadline is, so an
-// error that comes of that finds it.
-func (c *Conn) explain(err error, why *atomic.Uint32) error {
+// explain adds the reason to an error of the inner connection. The direction's reason is set
+// before the connection is closed or its deadline is, so an error that comes of that finds it.
+func (c *Conn) explain(err error, d direction) error {
 	if err == nil || err == io.EOF {
 		return err
 	}
-	reason := Reason(why.Load())
+	reason := c.why(d)
 	if reason == 0 {
 		return err
 	}
-	timeout := &TimeoutError{Reason: reason, Err: err, closed: !c.opts.expire}
+	timeout := &TimeoutError{Reason: reason, Err: err, closed: c.has(closed) || !c.config.Load().expire}
 	op, ok := err.(*net.OpError)
 	if !ok {
 		return timeout

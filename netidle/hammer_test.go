@@ -102,7 +102,7 @@ func TestHammerReads(t *testing.T) {
 					require.ErrorIs(t, err, ErrTimeout)
 					break
 				}
-				touches = append(touches, touched{c.lastRead.Load(), c.now()})
+				touches = append(touches, touched{c.lastRead(), c.now()})
 			}
 			require.Eventually(t, func() bool { _, ok := hooks.Load(c); return ok }, 30*time.Second, time.Millisecond)
 			closed, _ := hooks.Load(c)
@@ -156,7 +156,7 @@ func TestHammerTouches(t *testing.T) {
 						}
 						done := c.now()
 						mu.Lock()
-						touches = append(touches, touched{int64(now.Sub(c.start)), done})
+						touches = append(touches, touched{int64(now.Sub(c.config.Load().epoch)), done})
 						mu.Unlock()
 						if i%3 == 0 {
 							c.SetLimits(Limits{Idle: limit, Life: time.Hour + time.Duration(rand.Int64N(1000))})

@@ -1,7 +1,10 @@
 package netidle
 
 import (
+	"net"
+	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -54,10 +57,64 @@ func (r Reason) String() string {
 func (r Reason) reads() bool  { return r != WriteIdle }
 func (r Reason) writes() bool { return r != ReadIdle }
 
-// options are shared by all connections of a Listener.
+// touches returns touchReads if a limit asks for reads, and touchWrites if one asks for writes.
+func (l Limits) touches() (bits uint32) {
+	if l.Read > 0 || l.Idle > 0 {
+		bits |= touchReads
+	}
+	if l.Write > 0 || l.Idle > 0 {
+		bits |= touchWrites
+	}
+	return bits
+}
+
+// several reports that one instant is not enough for these limits.
+func (l Limits) several() bool {
+	n := 0
+	for _, limit := range [...]time.Duration{l.Read, l.Write, l.Idle} {
+		if limit > 0 {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// options are shared by all connections of a Listener. All but configs is fixed.
 type options struct {
+	epoch  time.Time // instant 0
 	expire bool
 	hook   func(c *Conn, why Reason)
+	socket func(net.Conn) net.Conn
+
+	configs atomic.Pointer[[]*config] // those that connections share
+}
+
+// maxConfigs is how many different limits of a Listener's connections are shared: more than a
+// server has phases, few enough to search.
+const maxConfigs = 16
+
+// with returns a config with the limits, shared if there are not too many of them.
+func (o *options) with(limits Limits) *config {
+	for {
+		known := o.configs.Load()
+		var list []*config
+		if known != nil {
+			list = *known
+		}
+		for _, shared := range list {
+			if shared.limits == limits {
+				return shared
+			}
+		}
+		shared := &config{options: o, limits: limits}
+		if len(list) == maxConfigs {
+			return shared
+		}
+		list = append(slices.Clip(list), shared)
+		if o.configs.CompareAndSwap(known, &list) {
+			return shared
+		}
+	}
 }
 
 // An Option sets up a Conn, or all of a Listener.
@@ -74,9 +131,13 @@ type Option func(*options)
 // has no Read or Write under way stays open until he has.
 func WithExpire() Option { return func(o *options) { o.expire = true } }
 
-// WithOnTimeout has hook called when a connection has reached a limit, once it is
-// closed (or its deadline is set, with WithExpire). The hook runs where callbacks of
-// the wheel run, by default on a goroutine of its own. It panics if hook is nil.
+// WithOnTimeout has hook called when a connection has reached a limit, before it is closed (or
+// its deadline is set, with WithExpire): a hook should be quick. So the owner, who learns of
+// the limit by an error, sees that error after the hook has returned. If the owner calls Close
+// before that by itself, either Close comes first and no hook is called, or the hook has begun;
+// Close does not wait for it, as hooks may call Close and take locks under which others do. The
+// hook runs where callbacks of the wheel run, by default on a goroutine of its own.
+// WithOnTimeout panics if hook is nil.
 func WithOnTimeout(hook func(c *Conn, why Reason)) Option {
 	if hook == nil {
 		panic("netidle: nil hook")
@@ -84,8 +145,21 @@ func WithOnTimeout(hook func(c *Conn, why Reason)) Option {
 	return func(o *options) { o.hook = hook }
 }
 
+// WithSocket names the socket underneath an inner connection, about which the kernel can be
+// asked what is under way: find returns it, or nil if there is none. It is needed where package
+// netidle cannot see through a layer by itself. It looks through a *tls.Conn, whatever has a
+// NetConn method, and a struct with an embedded net.Conn, as netutil.LimitListener's. The call
+// is made when a limit would be reached or something large is written, at most once for each
+// connection. WithSocket panics if find is nil.
+func WithSocket(find func(inner net.Conn) net.Conn) Option {
+	if find == nil {
+		panic("netidle: nil function for the socket")
+	}
+	return func(o *options) { o.socket = find }
+}
+
 func newOptions(opts []Option) *options {
-	o := new(options)
+	o := &options{epoch: time.Now()}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("netidle: nil Option")

@@ -7,17 +7,16 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// A Listener accepts connections that have limits. It has no lock of its own. With
-// TLS, put tls.NewListener on top of it.
+// A Listener accepts connections that have limits. It has no lock of its own. With TLS, put
+// tls.NewListener on top of it.
 type Listener struct {
 	net.Listener
 	tw     *timingwheel.TimingWheel
-	limits Limits
-	opts   *options
+	config *config
 }
 
-// NewListener returns a Listener whose connections have the given limits on the
-// wheel. It panics if l or tw is nil or a limit negative.
+// NewListener returns a Listener whose connections have the given limits on the wheel. It
+// panics if l or tw is nil or a limit negative.
 func NewListener(l net.Listener, tw *timingwheel.TimingWheel, limits Limits, opts ...Option) *Listener {
 	if l == nil {
 		panic("netidle: nil listener")
@@ -26,11 +25,13 @@ func NewListener(l net.Listener, tw *timingwheel.TimingWheel, limits Limits, opt
 		panic("netidle: nil TimingWheel")
 	}
 	limits.check()
-	return &Listener{l, tw, limits, newOptions(opts)}
+	return &Listener{l, tw, newOptions(opts).with(limits)}
 }
 
-// Accept waits for a connection and returns it as a *Conn. Errors of the inner
-// listener are returned as they are; that of a closed one is net.ErrClosed.
+// Accept waits for a connection and returns it as a *Conn. Errors of the inner listener are
+// returned as they are; that of a closed one is net.ErrClosed. Once the inner listener has
+// returned a connection, Accept calls nothing that may block: a connection whose LocalAddr
+// waits for the peer, as that of a PROXY protocol may, does not hold up the others.
 func (l *Listener) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {
@@ -39,5 +40,5 @@ func (l *Listener) Accept() (net.Conn, error) {
 	if inner == nil {
 		return nil, errors.New("netidle: the listener accepted a nil connection")
 	}
-	return newConn(inner, l.tw, l.limits, l.opts), nil
+	return newConn(inner, l.tw, l.config), nil
 }

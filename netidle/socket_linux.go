@@ -2,30 +2,33 @@ package netidle
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 )
 
-// This file asks the kernel two things: how many bytes of a socket's are on the way
-// to the peer, and how many have arrived. No lock; check calls look under Conn.mu.
+// This file asks the kernel about a socket: how many bytes are unread, how many are on the way
+// to the peer, and when some last moved. No lock; check calls ask under Conn.mu.
 
 const (
-	canLook   = true
-	canSplice = true
+	canAskReads = true
+	canAskTCP   = true
+	canSample   = true
+	canSplice   = true
 
 	fionread = syscall.TIOCINQ  // the same number, by its name for terminals
 	siocoutq = syscall.TIOCOUTQ // the same
 )
 
-// look returns the state of the send queue. It returns false if that cannot be had:
-// for a closed socket, or one of a kind that has none. It does not block.
-func look(raw syscall.RawConn) (queue sendQueue, ok bool) {
+// askRaw does not block. It returns false for a closed socket.
+func askRaw(raw syscall.RawConn) (r report, ok bool) {
 	err := raw.Control(func(fd uintptr) {
-		queue.bytes, ok = ioctlInt(fd, siocoutq)
-		if queue.bytes > 0 {
-			queue.acked = bytesAcked(fd)
-		}
+		var unread int
+		unread, ok = ioctlInt(fd, fionread)
+		r.unread = unread > 0
+		r.queued, _ = ioctlInt(fd, siocoutq)
+		r.askTCP(fd)
 	})
-	return queue, ok && err == nil
+	return r, ok && err == nil
 }
 
 // ioctlInt returns the int, of 32 bits everywhere, that the request stores.
@@ -35,60 +38,62 @@ func ioctlInt(fd, request uintptr) (int, bool) {
 	return int(value), errno == 0
 }
 
-// bytesAckedAt is the offset of tcpi_bytes_acked in the kernel's struct tcp_info. It is
-// the same everywhere: what comes before it are 8 bytes, 24 words of 4 and 2 of 8.
-const bytesAckedAt = 8 + 24*4 + 2*8
+// tcpInfo is the beginning of the kernel's struct tcp_info, the same everywhere.
+type tcpInfo struct {
+	syscall.TCPInfo
+	_        [2]uint64
+	acked    uint64 // since Linux 4.1
+	_        uint64
+	_        uint32
+	segments uint32 // received; since Linux 4.2
+}
 
-// bytesAcked returns how many bytes the peer has acknowledged in all, or 0 if the
-// kernel does not tell: before Linux 4.1, and for what is not TCP.
-//
-// The length of the queue alone is not enough: while a Write fills it again as fast as
-// the peer empties it, it may be as long each time one looks.
-func bytesAcked(fd uintptr) uint64 {
-	var info struct {
-		_     [bytesAckedAt / 8]uint64
-		acked uint64
-	}
+// States of a TCP connection in which the peer's end has come but is still unread.
+const tcpCloseWait = 8
+
+// askTCP adds what the kernel knows of a TCP socket. It leaves timed false for what is no TCP
+// socket, and for kernels that fill in only a part, as gVisor does, which would say that data
+// came just now. Of a Multipath TCP connection only one path would be seen.
+func (r *report) askTCP(fd uintptr) {
+	var info tcpInfo
 	size := uint32(unsafe.Sizeof(info))
 	_, _, errno := syscall.Syscall6(sysGetsockopt, fd, syscall.IPPROTO_TCP, syscall.TCP_INFO,
 		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	if errno != 0 {
-		return 0
+		return
 	}
-	return info.acked
+	r.unread = r.unread || info.State == tcpCloseWait
+	r.acked = info.acked
+	r.timed = info.segments > 0 && !isMultipath(fd)
+	r.received = time.Duration(info.Last_data_recv) * time.Millisecond
+	r.sent = time.Duration(info.Last_data_sent) * time.Millisecond
+	r.answered = time.Duration(info.Last_ack_recv) * time.Millisecond
+	r.rto = time.Duration(info.Rto) * time.Microsecond
 }
 
-// arrived waits until something can be read and returns how many bytes; 0 at the end
-// of the stream.
-//
-// That nothing is there does not mean that the end is: FIONREAD says 0 for both. A peek
-// tells them apart. It also has to come before the wait, as the poller tells of a
-// change once: waiting for one that has been told already would be for ever.
-func arrived(raw syscall.RawConn) (n int, err error) {
-	var failed error
-	err = raw.Read(func(fd uintptr) bool {
-		n, _ = ioctlInt(fd, fionread)
-		if n > 0 {
-			return true
+func isMultipath(fd uintptr) bool {
+	const tcpIsMultipath = 43 // TCP_IS_MPTCP, since Linux 5.16
+	var value int32
+	size := uint32(unsafe.Sizeof(value))
+	_, _, errno := syscall.Syscall6(sysGetsockopt, fd, syscall.IPPROTO_TCP, tcpIsMultipath,
+		uintptr(unsafe.Pointer(&value)), uintptr(unsafe.Pointer(&size)), 0)
+	return errno == 0 && value != 0
+}
+
+// unread returns how many bytes can be read.
+func unread(raw syscall.RawConn) (n int) {
+	raw.Control(func(fd uintptr) { n, _ = ioctlInt(fd, fionread) })
+	return n
+}
+
+const errWouldBlock = syscall.EAGAIN
+
+// readRaw reads; the error is errWouldBlock if there is nothing to be read.
+func readRaw(fd uintptr, p []byte) (int, error) {
+	for {
+		n, err := syscall.Read(int(fd), p)
+		if err != syscall.EINTR {
+			return n, err
 		}
-		var b [1]byte
-		for {
-			n, _, failed = syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-			switch failed {
-			case syscall.EINTR:
-				continue
-			case syscall.EAGAIN:
-				failed = nil
-				return false
-			}
-			return true
-		}
-	})
-	if err == nil {
-		err = failed
 	}
-	if err != nil {
-		return 0, err
-	}
-	return n, nil
 }

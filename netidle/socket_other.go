@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !unix
 
 package netidle
 
@@ -7,14 +7,19 @@ import (
 	"syscall"
 )
 
-// Where the kernel is not asked, Write goes in pieces and sockets are copied through a
-// buffer.
+// Here the kernel is not asked. Write goes in pieces, and sockets are copied through a buffer.
 
 const (
-	canLook   = false
-	canSplice = false
+	canAskReads = false
+	canAskTCP   = false
+	canSample   = false
+	canSplice   = false
 )
 
-func look(syscall.RawConn) (sendQueue, bool) { return sendQueue{}, false }
+func askRaw(syscall.RawConn) (report, bool) { return report{}, false }
 
-func arrived(syscall.RawConn) (int, error) { return 0, errors.ErrUnsupported }
+var errWouldBlock = errors.ErrUnsupported
+
+func unread(syscall.RawConn) int { return 0 }
+
+func readRaw(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
