@@ -73,30 +73,35 @@ func socketUnder(conn net.Conn) net.Conn {
 	return nil
 }
 
-// unwrap returns the connection that conn is a layer on, or nil if that cannot be seen.
+// unwrap returns the connection that conn is a layer on, or nil if that cannot be seen. What is
+// embedded comes first: its methods, NetConn among them, are conn's as well.
 func unwrap(conn net.Conn) net.Conn {
-	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		return outer.NetConn()
-	}
 	v := reflect.ValueOf(conn)
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	if v.Kind() != reflect.Struct {
-		return nil
+	if v.Kind() == reflect.Struct {
+		for i := range v.NumField() {
+			field := v.Type().Field(i)
+			if !field.Anonymous || !field.IsExported() || !field.Type.Implements(connType) {
+				continue
+			}
+			if kind := field.Type.Kind(); kind != reflect.Interface && kind != reflect.Pointer {
+				continue
+			}
+			if v.Field(i).IsNil() {
+				return nil
+			}
+			return v.Field(i).Interface().(net.Conn)
+		}
 	}
-	for i := range v.NumField() {
-		field := v.Type().Field(i)
-		if kind := field.Type.Kind(); !field.Anonymous || !field.IsExported() ||
-			kind != reflect.Interface && kind != reflect.Pointer || v.Field(i).IsNil() {
-			continue
-		}
-		if inner, ok := v.Field(i).Interface().(net.Conn); ok {
-			return inner
-		}
+	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		return outer.NetConn()
 	}
 	return nil
 }
+
+var connType = reflect.TypeFor[net.Conn]()
 
 // Find returns the Conn that c is, or that lies under it: under a *tls.Conn, whatever else has a
 // NetConn method, or a struct that embeds a net.Conn, as netutil.LimitListener's connections do.
