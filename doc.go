@@ -88,13 +88,24 @@ either, so a wheel need not be stopped to be collected. Stop drops what is
 pending, Drain hands it back, Shutdown waits for callbacks under way. All are
 final. Contexts and channels go on, by package time.
 
-A wheel made inside a testing/synctest bubble follows the bubble's clock.
+# Tests
+
+A wheel made inside a testing/synctest bubble follows the bubble's clock. Its deadlines round up
+to the tick there, too: with a tick of a nanosecond, a timer fires at its exact instant.
+
+	synctest.Test(t, func(t *testing.T) {
+		tw := timingwheel.New(timingwheel.WithTick(time.Nanosecond))
+		start := time.Now()
+		<-tw.After(5 * time.Minute)
+		fmt.Println(time.Since(start)) // 5m0s
+	})
 
 # Cost
 
 	AfterFunc, AtFunc    one allocation of 48 bytes, one clock reading, one mutex
-	ScheduleFunc         the same with 128 bytes, and a call of Next; 32 bytes more
-	                     with Jitter or StartNow
+	ScheduleFunc         2 allocations of 136 bytes with Every, 4 of 217 and a call of Next with
+	                     another Scheduler; 32 bytes more with StartNow, 48 with Jitter,
+	                     16 with SkipMissed
 	Reset to later       no allocation, one clock reading, one compare-and-swap
 	ResetAt to later     no allocation, one compare-and-swap
 	Reset, ResetAt else  no allocation, one clock reading, one mutex

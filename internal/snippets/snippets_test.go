@@ -14,7 +14,8 @@ import (
 
 // packages are what the snippets of this module's documents use.
 var packages = []string{
-	"context", "expvar", "fmt", "log", "log/slog", "net", "net/http", "net/http/pprof", "sync", "sync/atomic", "time",
+	"context", "expvar", "fmt", "log", "log/slog", "net", "net/http", "net/http/pprof",
+	"sync", "sync/atomic", "testing", "testing/synctest", "time",
 	"github.com/go-timingwheel/timingwheel",
 	"github.com/go-timingwheel/timingwheel/netidle",
 	"github.com/go-timingwheel/timingwheel/wheeldebug",
