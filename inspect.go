@@ -15,7 +15,7 @@ import (
 // must not slow the wheel.
 
 func init() {
-	inspect.Take = func(tw any, limit int) inspect.Picture { return tw.(*TimingWheel).picture(limit) }
+	inspect.Take = func(tw any, c inspect.Count) inspect.Picture { return tw.(*TimingWheel).picture(c) }
 	survive.Mark = func(timer any) { timer.(*Timer).kind = surviving }
 	around.Set = func(tw any, call func(name string, f func())) { tw.(*TimingWheel).around = call }
 }
@@ -24,7 +24,7 @@ func init() {
 // microseconds, as with the driver's holdLimit, as looking at one is less work.
 const inspectHold = 4 * holdLimit
 
-func (tw *TimingWheel) picture(limit int) inspect.Picture {
+func (tw *TimingWheel) picture(c inspect.Count) inspect.Picture {
 	p := inspect.Picture{
 		At:       time.Duration(tw.now()),
 		Executor: [...]string{goroutine: "goroutine", inline: "inline", custom: "custom"}[tw.executor],
@@ -37,14 +37,14 @@ func (tw *TimingWheel) picture(limit int) inspect.Picture {
 		s := &tw.shards[i]
 		h := &hold{s: s}
 		s.mu.Lock()
-		p.Due += h.count(&s.due, limit) + h.count(&s.batch, limit)
-		p.Beyond += h.count(&s.beyond, limit)
+		p.Due += h.count(&s.due, c.Limit) + h.count(&s.batch, c.Limit)
+		p.Beyond += h.count(&s.beyond, c.Limit)
 		for w := s.wheel; w != nil; w = w.overflow {
 			if int(w.level) == len(p.Levels) {
 				p.Levels = append(p.Levels, inspect.Level{Tick: saturated(w.tick, tw.tick)})
 				slots = append(slots, map[time.Duration]int{})
 			}
-			h.addLevel(&p.Levels[w.level], slots[w.level], w, limit)
+			p.Deep += h.addLevel(&p.Levels[w.level], slots[w.level], w, c)
 		}
 		for _, b := range s.queue.buckets { // at most as many as slots, and only a few words each
 			if !b.empty() {
@@ -96,12 +96,14 @@ func (h *hold) count(l *list, limit int) (n int) {
 	return n
 }
 
-func (h *hold) addLevel(level *inspect.Level, slots map[time.Duration]int, w *wheel, limit int) {
+// addLevel returns how many timers it has counted in the slots of c.Turn.
+func (h *hold) addLevel(level *inspect.Level, slots map[time.Duration]int, w *wheel, c inspect.Count) (inTurn int) {
 	tick := h.s.tw.tick
 	level.Size = max(level.Size, len(w.buckets))
 	for i := range w.buckets {
 		h.step()
 		b := &w.buckets[i]
+		limit, deep := c.Of(i)
 		n := 0
 		for j := range b.lists {
 			n += h.count(&b.lists[j], limit-n)
@@ -114,9 +116,15 @@ func (h *hold) addLevel(level *inspect.Level, slots map[time.Duration]int, w *wh
 		if !ok {
 			at = len(level.Slots)
 			slots[expiration] = at
-			level.Slots = append(level.Slots, inspect.Slot{Index: i, Expiration: expiration})
+			level.Slots = append(level.Slots, inspect.Slot{Index: i, Expiration: expiration, Deep: deep})
 		}
-		level.Slots[at].Timers += n
+		slot := &level.Slots[at]
+		slot.Timers += n
+		slot.Full = slot.Full || n >= limit
+		if deep {
+			inTurn += n
+		}
 	}
 	level.Now = max(level.Now, saturated(w.now, tick))
+	return inTurn
 }

@@ -3,6 +3,7 @@
 package wheeldebug
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,7 +88,11 @@ func TestBrowser(t *testing.T) {
 	set.Add("retries", other)
 	var polls atomic.Int64
 	mux := http.NewServeMux()
+	var down atomic.Bool
 	mux.HandleFunc("/debug/wheel/", func(w http.ResponseWriter, r *http.Request) {
+		if down.Load() {
+			panic(http.ErrAbortHandler) // as if no one listened
+		}
 		if r.FormValue("format") == "json" {
 			polls.Add(1)
 		}
@@ -95,9 +101,10 @@ func TestBrowser(t *testing.T) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	address := server.URL + "/debug/wheel/?wheel=sessions"
+	readmes := map[string]string{"light-wide": "screenshot-light", "dark-wide": "screenshot-dark", "light-narrow": "screenshot-narrow"}
 	picture := func(name string, whole bool) {
 		if *screenshots != "" {
-			b.shoot(filepath.Join(*screenshots, name+".png"), whole)
+			b.shoot(filepath.Join(*screenshots, cmp.Or(readmes[name], "look-"+name)+".png"), whole)
 		}
 	}
 
@@ -147,9 +154,10 @@ func TestBrowser(t *testing.T) {
 	set.Add(hostile, other)
 	b.look(1400, 1000, "light")
 	b.open(address + "&again")
-	b.eval(`document.querySelector("nav a").click()`, nil)
+	b.follow(`nav a:nth-child(2)`)
 	b.until(fmt.Sprintf(`document.readyState === "complete" && document.body.dataset.wheel === %q && typeof past === "object" && past.length >= 2`, hostile))
 	b.requireFits("idle")
+	b.until(`document.querySelector("[data-each=levels] td:nth-child(3)").textContent === "–"`) // no turn before the first timer
 	picture("idle-wide", false)
 
 	// Stopped.
@@ -157,11 +165,81 @@ func TestBrowser(t *testing.T) {
 	b.until(`document.querySelector(".badge").textContent === "stopped"`)
 	picture("stopped-wide", false)
 
+	// Two levels fill the row.
+	few := timingwheel.New()
+	defer few.Stop()
+	set.Add("few", few)
+	few.AfterFunc(time.Minute, func() {})
+	b.open(server.URL + "/debug/wheel/?wheel=few")
+	b.until("typeof past === 'object' && past.length >= 2")
+	for _, width := range []int{1400, 800} {
+		b.look(width, 1000, "light")
+		b.until("rings.length === 2")
+		var hole float64
+		b.eval(`document.getElementById("rings").getBoundingClientRect().right - rings[rings.length - 1].figure.getBoundingClientRect().right`, &hole)
+		require.Less(t, hole, 2.0, "beside the last ring")
+		b.requireFits("few")
+		picture(fmt.Sprintf("few-%d", width), true)
+	}
+
+	// A backlog that grows is in red, and a long name fits.
+	jobs := make(chan func(), 10_000)
+	slow := timingwheel.New(timingwheel.WithExecutor(func(f func()) { jobs <- f }))
+	defer func() {
+		slow.Stop()
+		for range slow.Stats().Waiting {
+			(<-jobs)()
+		}
+	}()
+	long := strings.Repeat("pneumonoultramicroscopicsilicovolcanoconiosis", 3)
+	set.Add(long, slow)
+	backlog := slow.ScheduleFunc(timingwheel.Every(200*time.Millisecond), func() {})
+	b.look(360, 800, "light")
+	b.open(server.URL + "/debug/wheel/")
+	b.until(`document.querySelectorAll("[data-each=wheels] tr").length === 4`)
+	b.requireFits("overview")
+	b.requireReadable("overview")
+	picture("overview-narrow", false)
+	b.look(1400, 600, "light")
+	b.requireFits("overview")
+	b.until(`document.querySelector("[data-each=wheels] .warn") !== null`)
+	picture("overview-wide", false)
+	b.follow(`[data-each=wheels] a[href*=pneumono]`)
+	b.until(`document.readyState === "complete" && document.body.dataset.wheel !== "" && typeof past === "object" && past.length >= 2`)
+	b.until(`document.querySelector("td[data-v=waiting]").classList.contains("warn")`)
+	b.until(`document.querySelector(".chart small.warn") !== null`)
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int{360, 1400} {
+			b.look(width, 800, scheme)
+			b.requireFits("long name")
+			b.requireReadable("long name")
+			picture(fmt.Sprintf("backlog-%s-%d", scheme, width), false)
+		}
+	}
+	backlog.Stop()
+	b.until(`!document.querySelector("td[data-v=waiting]").classList.contains("warn")`)
 	b.requireQuiet(server.URL)
 
-	// Gone.
-	set.Remove(hostile)
+	// Gone: the wheel, then the server. What comes back is shown again.
+	b.open(server.URL + "/debug/wheel/?wheel=few")
+	b.until("typeof past === 'object' && past.length >= 1")
+	set.Remove("few")
 	b.until(`document.getElementById("status").textContent === "no numbers: this wheel is gone"`)
+	set.Add("few", few)
+	b.until(`document.getElementById("state").dataset.state === "running" && !document.documentElement.classList.contains("stale")`)
+	var running, badge string
+	const color = `getComputedStyle(document.getElementById("state")).color`
+	b.eval(color, &running)
+	down.Store(true)
+	b.until(`document.getElementById("state").textContent === "no answer"`)
+	b.until(`/^no numbers for .*s: /.test(document.getElementById("status").textContent)`)
+	b.eval(color, &badge)
+	require.NotEqual(t, running, badge)
+	picture("gone-wide", false)
+	down.Store(false)
+	b.until(`document.getElementById("state").textContent === "running" && document.getElementById("status").textContent === ""`)
+	set.Remove("few")
+	set.Remove(long)
 
 	// Without scripts there are the numbers of one reading.
 	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
@@ -179,6 +257,14 @@ func TestBrowser(t *testing.T) {
 		b.requireReadable("without scripts")
 		picture(fmt.Sprintf("no-script-%d", width), true)
 	}
+}
+
+// follow opens what a link on the page leads to.
+func (b *browser) follow(selector string) {
+	b.t.Helper()
+	var address string
+	b.eval(fmt.Sprintf("document.querySelector(%q).href", selector), &address)
+	b.open(address)
 }
 
 // requireMoves fails unless counters, a chart and the hands change.

@@ -69,9 +69,15 @@ var (
 		{"lateness.mean_ns", "Mean", "late", ""},
 		{"lateness.samples", "Samples", "count", ""},
 	}
+	overviewTable = table{"wheels", []field{
+		{"name", "Wheel", "wheel", ""}, {"state", "State", "state", ""}, {"pending", "Pending", "count", "timers armed now"},
+		{"started", "Started", "count", "armings of timers that were not pending"}, {"fired", "Fired", "count", ""}, {"stopped", "Stopped", "count", ""},
+		{"running", "Callbacks", "count", "handed over and not returned"}, {"waiting", "Waiting", "count", "of these, not begun: the executor's backlog"},
+		{"lateness.p99_ns", "Late, 99 %", "late", "99 % of the timers were less late, since the wheel was made"}, {"at_ns", "Age", "duration", ""},
+	}}
 	levelTable = table{"levels", []field{
 		{"level", "Level", "count", ""}, {"tick_ns", "Tick", "duration", "of one slot"},
-		{"lap_ns", "Turn", "duration", "of the hand"}, {"now_ns", "Clock", "duration", "the wheel's current time"}, {"slots", "Slots", "count", ""},
+		{"lap_ns", "Turn", "used", "of the hand"}, {"now_ns", "Clock", "used", "the wheel's current time"}, {"slots", "Slots", "count", ""},
 		{"busy", "In use", "count", "slots that hold timers"}, {"timers", "Timers", "exact", ""},
 		{"placed", "Placed", "count", "timers filed here"}, {"reinserted", "Reinserted", "count", "moved to a finer wheel"},
 		{"extended", "Extended", "count", ""},
@@ -94,8 +100,9 @@ type pageData struct {
 	CSS   template.CSS
 	JS    template.JS
 	Names []string
-	Name  string         // empty if there is no wheel at all
-	Wheel map[string]any // the JSON
+	Name  string         // of the wheel shown; empty if there is none, and for the overview
+	Wheel map[string]any // its part of the JSON; nil if there is none
+	All   map[string]any // the JSON, for the overview; nil for a single wheel
 }
 
 // page returns what does not change: the parsed page, and the policy that lets a browser
@@ -106,7 +113,7 @@ var page = sync.OnceValues(func() (*template.Template, string) {
 	tables := func(in table) func() table { return func() table { return in } }
 	t := template.Must(template.New("page").Funcs(template.FuncMap{
 		"counterFields": fields(counterFields), "driverFields": fields(driverFields), "latenessFields": fields(latenessFields),
-		"levelTable": tables(levelTable), "queueTable": tables(queueTable), "latenessTable": tables(latenessTable), "shardTable": tables(shardTable),
+		"overviewTable": tables(overviewTable), "levelTable": tables(levelTable), "queueTable": tables(queueTable), "latenessTable": tables(latenessTable), "shardTable": tables(shardTable),
 		"at": at, "args": func(args ...any) []any { return args }, "show": show, "width": width,
 	}).Parse(pageHTML))
 	hash := func(s string) string {
@@ -120,11 +127,14 @@ var page = sync.OnceValues(func() (*template.Template, string) {
 func servePage(w http.ResponseWriter, names []string, chosen []*view) {
 	t, policy := page()
 	data := pageData{CSS: template.CSS(pageCSS), JS: template.JS(pageJS), Names: names}
-	if len(chosen) > 0 {
+	switch {
+	case len(chosen) == 1:
 		data.Name = chosen[0].name
-		if err := json.Unmarshal(chosen[0].read(), &data.Wheel); err != nil {
-			panic("wheeldebug: " + err.Error()) // it is ours
-		}
+		mustUnmarshal(chosen[0].read(), &data.Wheel)
+	case len(chosen) > 1:
+		var all bytes.Buffer
+		writeJSON(&all, chosen)
+		mustUnmarshal(all.Bytes(), &data.All)
 	}
 	var b bytes.Buffer
 	if err := t.Execute(&b, data); err != nil {
@@ -133,6 +143,13 @@ func servePage(w http.ResponseWriter, names []string, chosen []*view) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", policy)
 	w.Write(b.Bytes())
+}
+
+// mustUnmarshal reads JSON of our own.
+func mustUnmarshal(data []byte, v any) {
+	if err := json.Unmarshal(data, v); err != nil {
+		panic("wheeldebug: " + err.Error())
+	}
 }
 
 // at follows a path such as lateness.samples into the JSON.
@@ -178,9 +195,15 @@ func show(format string, v any, row any, wheel map[string]any) string {
 		return "no"
 	case "exact":
 		if at(row, "exact") != true {
-			return "≥ " + count(n)
+			estimate, _ := at(row, "estimate").(float64)
+			return "≈ " + count(estimate)
 		}
 		return count(n)
+	case "used":
+		if slots, _ := at(row, "slots").(float64); slots == 0 {
+			return "–"
+		}
+		return duration(n)
 	case "atleast":
 		if limit, _ := wheel["count_limit"].(float64); n > 0 && n >= limit {
 			return "≥ " + count(n)

@@ -24,6 +24,9 @@ function duration(ns) {
 	return "never";
 }
 
+// about tells how many timers a level holds.
+function about(level) { return level.exact ? count(level.timers) : "≈ " + count(level.estimate); }
+
 function show(format, v, row, wheel) {
 	switch (format) {
 	case "count": return count(v);
@@ -32,7 +35,8 @@ function show(format, v, row, wheel) {
 	case "in": return v === null ? "not set" : v < 0 ? "overdue by " + duration(-v) : "in " + duration(v);
 	case "below": return v === null ? "longer" : duration(v);
 	case "yes": return v ? "yes" : "no";
-	case "exact": return (row.exact ? "" : "≥ ") + count(v);
+	case "exact": return about(row);
+	case "used": return row.slots ? duration(v) : "–";
 	case "atleast": return (v > 0 && v >= wheel.count_limit ? "≥ " : "") + count(v);
 	}
 	return String(v);
@@ -44,10 +48,16 @@ function at(v, path) { return path.split(".").reduce((v, key) => v[key], v); }
 
 function setText(el, text) { if (el.textContent !== text) el.textContent = text; }
 
+// fill brings an element up to date with its value.
+function fill(el, v, row, wheel) {
+	setText(el, show(el.dataset.f, v, row, wheel));
+	if (el.dataset.f === "state") el.dataset.state = v;
+	if (el.dataset.f === "wheel") el.href = "?wheel=" + encodeURIComponent(v);
+}
+
+// fillTables takes the JSON of a wheel, or for the overview all of it.
 function fillTables(wheel) {
-	for (const el of document.querySelectorAll("[data-v]")) {
-		setText(el, show(el.dataset.f, at(wheel, el.dataset.v), null, wheel));
-	}
+	for (const el of document.querySelectorAll("[data-v]")) fill(el, at(wheel, el.dataset.v), null, wheel);
 	for (const body of document.querySelectorAll("[data-each]")) {
 		const rows = at(wheel, body.dataset.each);
 		const blank = body.closest(".scroll").querySelector("template").content.firstElementChild;
@@ -56,13 +66,12 @@ function fillTables(wheel) {
 		const most = Math.log1p(Math.max(1, ...rows.map(row => row.count || 0)));
 		rows.forEach((row, i) => {
 			for (const el of body.rows[i].querySelectorAll("[data-k]")) {
-				const v = row[el.dataset.k];
+				const v = at(row, el.dataset.k);
 				if (el.dataset.f === "bar") el.setAttribute("width", (100 * Math.log1p(v) / most).toFixed(1));
-				else setText(el, show(el.dataset.f, v, row, wheel));
+				else fill(el, v, row, wheel);
 			}
 		});
 	}
-	document.querySelector(".badge").dataset.state = wheel.state;
 }
 
 function svg(name, attributes, parent) {
@@ -95,7 +104,20 @@ const charts = [
 	["Reinserted", per("reinserted"), rate],
 	["Wake-ups", per("wakeups"), rate],
 	["Lateness, 99 %", latest99, duration],
-].map(([title, value, format]) => ({ title, value, format }));
+	["Callbacks running", now => now.running - now.waiting, count, now => now.waiting],
+].map(([title, value, format, other]) => ({ title, value, format, other }));
+
+// grows reports whether the backlog of the executor was larger in the last five seconds than in the five before.
+// By the least of each, as that of an executor that keeps up comes back to zero again and again.
+function grows(past) {
+	const now = past[past.length - 1].at_ns;
+	let recent = Infinity, before = Infinity;
+	for (const { at_ns, waiting } of past) {
+		if (at_ns > now - 5e9) recent = Math.min(recent, waiting);
+		else if (at_ns > now - 11e9) before = Math.min(before, waiting);
+	}
+	return recent > before; // not if there is nothing before
+}
 
 // latest99 is the bound that 99 of 100 samples between two readings were below; none if there were no samples.
 function latest99(now, before) {
@@ -111,13 +133,14 @@ function latest99(now, before) {
 
 function makeCharts() {
 	for (const chart of charts) {
-		const figure = html("figure", { class: "chart" }, document.getElementById("charts"));
+		const figure = chart.figure = html("figure", { class: "chart" }, document.getElementById("charts"));
 		html("figcaption", {}, figure).textContent = chart.title;
 		chart.number = html("b", {}, figure);
 		chart.number.textContent = "–";
 		chart.svg = svg("svg", { viewBox: "0 0 120 40", preserveAspectRatio: "none", role: "img" }, figure);
 		chart.area = svg("path", { class: "area" }, chart.svg);
 		chart.line = svg("path", { class: "line" }, chart.svg);
+		if (chart.other) chart.others = svg("path", { class: "other" }, chart.svg);
 		chart.most = html("small", {}, figure);
 		chart.most.textContent = "\u00a0";
 	}
@@ -140,14 +163,35 @@ function drawCharts() {
 			if (!Number.isNaN(value)) points.push([120 + 120 * (past[i].at_ns - now.at_ns) / keptFor, value]);
 		}
 		if (!points.length) continue;
-		const most = Math.max(...points.map(p => p[1]));
-		const path = points.map(([x, y]) => x.toFixed(2) + " " + (40 - 38 * (most > 0 ? y / most : 0)).toFixed(2)).join("L");
+		const others = chart.other ? past.map(reading => [120 + 120 * (reading.at_ns - now.at_ns) / keptFor, chart.other(reading)]) : [];
+		const most = Math.max(...points.map(p => p[1])), all = Math.max(most, ...others.map(p => p[1]));
+		const line = points => points.map(([x, y]) => x.toFixed(2) + " " + (40 - 38 * (all > 0 ? y / all : 0)).toFixed(2)).join("L");
+		const path = line(points);
 		chart.line.setAttribute("d", "M" + path);
 		chart.area.setAttribute("d", "M" + points[0][0].toFixed(2) + " 40L" + path + "L" + points[points.length - 1][0].toFixed(2) + " 40Z");
 		setText(chart.number, chart.format(points[points.length - 1][1]));
 		setText(chart.most, "most " + chart.format(most));
+		if (chart.other) {
+			chart.others.setAttribute("d", "M" + line(others));
+			setText(chart.most, chart.format(chart.other(now)) + " waiting");
+			chart.most.classList.toggle("warn", grows(past));
+		}
 		chart.svg.setAttribute("aria-label", chart.title + ": now " + chart.number.textContent + ", " + chart.most.textContent);
 	}
+	for (const el of document.querySelectorAll("[data-v=waiting]")) el.classList.toggle("warn", grows(past));
+}
+
+// overview shows all wheels; of each the backlog is kept, for its colour.
+const backlogs = new Map();
+
+function overview(all) {
+	fillTables(all);
+	all.wheels.forEach((wheel, i) => {
+		const backlog = (backlogs.get(wheel.name) || []).filter(reading => reading.at_ns > wheel.at_ns - 12e9 && reading.at_ns <= wheel.at_ns);
+		backlog.push(wheel);
+		backlogs.set(wheel.name, backlog.map(({ at_ns, waiting }) => ({ at_ns, waiting })));
+		document.querySelector("[data-each=wheels]").rows[i].querySelector("[data-k=waiting]").classList.toggle("warn", grows(backlog));
+	});
 }
 
 // The wheels: a ring of slots for each level, and a hand.
@@ -177,7 +221,9 @@ function makeRing() {
 	const circle = r => `M${120 - r} 120a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
 	track.setAttribute("d", circle(outer) + circle(inner));
 	ring.few = svg("path", { class: "few" }, ring.svg);
-	ring.full = svg("path", { class: "full" }, ring.svg);
+	const hatch = svg("pattern", { id: "hatch" + rings.length, class: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse" }, ring.svg);
+	svg("path", { d: "M-1 6L6 -1M-1 1L1 -1M4 6L6 4" }, hatch);
+	ring.full = svg("path", { class: "full", fill: `url(#${hatch.id})` }, ring.svg);
 	ring.hand = svg("line", { class: "hand", x1: 120, y1: 120 - inner + 8, x2: 120, y2: 120 - outer - 4 }, ring.svg);
 	ring.sum = svg("text", { class: "sum", x: 120, y: 124 }, ring.svg);
 	ring.unit = svg("text", { class: "unit", x: 120, y: 142 }, ring.svg);
@@ -210,7 +256,7 @@ function explain(ring) {
 	const ahead = (slot - Math.floor(wheel.at_ns / level.tick_ns) % level.slots + level.slots) % level.slots;
 	const name = level.slots_per_cell > 1 ? `slots ${slot} to ${slot + level.slots_per_cell - 1}` : `slot ${slot}`;
 	setText(ring.about, `${name}, due in ${duration(Math.max(0, ahead * level.tick_ns - wheel.at_ns % level.tick_ns))}: ` +
-		(n >= wheel.count_limit ? "≥ " : "") + count(n) + (n === 1 ? " timer" : " timers"));
+		(level.full.includes(cell) ? "≥ " : "") + count(n) + (n === 1 ? " timer" : " timers"));
 }
 
 function drawRings() {
@@ -221,22 +267,23 @@ function drawRings() {
 		const ring = rings[i], cells = level.cells.length;
 		ring.level = level;
 		const gap = cells > 120 ? 0 : 0.12 / cells;
+		const isFull = new Set(level.full);
 		let few = "", full = "";
 		level.cells.forEach((n, cell) => {
 			if (!n) return;
 			const radius = inner + (outer - inner) * (0.12 + 0.88 * Math.log1p(n) / most);
 			const w = wedge(cell / cells + gap / 2, (cell + 1) / cells - gap / 2, radius);
-			if (n >= wheel.count_limit) full += w; else few += w;
+			if (isFull.has(cell)) full += w; else few += w;
 		});
 		ring.few.setAttribute("d", few);
 		ring.full.setAttribute("d", full);
 		setText(ring.title, `Level ${level.level}`);
 		setText(ring.speed, `a slot ${duration(level.tick_ns)}` + (level.slots ? `, a turn ${duration(level.lap_ns)}` : ""));
-		setText(ring.sum, (level.exact ? "" : "≥ ") + count(level.timers));
+		setText(ring.sum, about(level));
 		ring.sum.setAttribute("font-size", Math.min(22, 160 / ring.sum.textContent.length));
 		setText(ring.unit, level.timers === 1 ? "timer" : "timers");
 		ring.svg.setAttribute("aria-label", `Level ${level.level}: ${count(level.busy)} of ${count(level.slots)} slots in use, ` +
-			`${level.exact ? "" : "at least "}${count(level.timers)} timers`);
+			`${level.exact ? "" : "about "}${count(level.estimate)} timers`);
 		explain(ring);
 	});
 	turnHands();
@@ -255,7 +302,8 @@ function turnHands() {
 
 // Reading.
 
-const address = "?format=json&wheel=" + encodeURIComponent(document.body.dataset.wheel);
+const name = document.body.dataset.wheel; // empty for the overview
+const address = "?format=json" + (name ? "&wheel=" + encodeURIComponent(name) : "");
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 const complaint = document.getElementById("status");
 const pause = document.getElementById("pause");
@@ -266,15 +314,30 @@ let paused = false;
 let asking = false;
 let next = 0;
 
+const goneError = "this wheel is gone";
+let answeredAt = null;
+
+// setStale marks the numbers as old, or as of now.
+function setStale(stale) {
+	document.documentElement.classList.toggle("stale", stale);
+	const badge = document.getElementById("state");
+	if (!badge) return;
+	if (stale) badge.dataset.state = "unknown";
+	else badge.dataset.state = wheel.state;
+	setText(badge, stale ? "no answer" : wheel.state);
+}
+
 async function read() {
 	clearTimeout(next);
 	if (asking || paused || document.hidden) return;
 	asking = true;
 	try {
 		const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(10000) });
-		if (!answer.ok) throw new Error(answer.status === 404 ? "this wheel is gone" : "the answer is " + answer.status);
-		const latest = (await answer.json()).wheels[0];
-		if (!wheel || latest.at_ns !== wheel.at_ns) { // else a reading that we share, and have
+		if (!answer.ok) throw new Error(answer.status === 404 ? goneError : "the answer is " + answer.status);
+		const all = await answer.json();
+		const latest = all.wheels[0];
+		if (!name) overview(all);
+		else if (!wheel || latest.at_ns !== wheel.at_ns) { // else a reading that we share, and have
 			wheel = latest;
 			readAt = performance.now();
 			keep(wheel);
@@ -283,8 +346,13 @@ async function read() {
 			drawRings();
 		}
 		setText(complaint, "");
+		answeredAt = performance.now();
+		setStale(false);
 	} catch (err) {
-		setText(complaint, "no numbers: " + err.message);
+		const gone = err.message === goneError;
+		const since = answeredAt === null ? "" : ` for ${duration(1e6 * (performance.now() - answeredAt))}`;
+		setText(complaint, gone ? "no numbers: " + goneError : `no numbers${since}: ${err.message}`);
+		setStale(true);
 	}
 	asking = false;
 	clearTimeout(next);
@@ -292,7 +360,7 @@ async function read() {
 }
 
 function frame() {
-	if (wheel && !paused && !still.matches) turnHands();
+	if (wheel && !paused && !document.documentElement.classList.contains("stale") && !still.matches) turnHands();
 	requestAnimationFrame(frame);
 }
 
@@ -308,6 +376,6 @@ document.getElementById("every").addEventListener("change", e => {
 document.addEventListener("visibilitychange", read);
 
 document.documentElement.classList.add("live");
-makeCharts();
+if (name) makeCharts();
 read();
 requestAnimationFrame(frame);

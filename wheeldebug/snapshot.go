@@ -2,9 +2,11 @@ package wheeldebug
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"math/bits"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,11 +37,15 @@ const (
 	budget = 50_000
 
 	// leastLimit and mostLimit bound how many timers of a bucket are counted. A bucket
-	// is counted in one hold of its lock: the upper one keeps that to ten or twenty
+	// is counted in one hold of its lock: the upper one keeps that to some forty
 	// microseconds. The lower one tells a few timers from many when the buckets in use
-	// are too many for the budget. Powers of two, as the limit doubles and halves.
-	leastLimit = 16
-	mostLimit  = 256
+	// are too many for the budget.
+	leastLimit = 4
+	mostLimit  = 1024
+
+	// mostParts is in how many parts a wheel is counted at most. It bounds how old a count
+	// is: a minute at a reading a second.
+	mostParts = 64
 
 	// maxCells is how many numbers there are for the slots of a level. The default wheel
 	// has as many slots; the largest, with 131,072, is not worth a megabyte for each answer.
@@ -54,7 +60,7 @@ type view struct {
 	mu    sync.Mutex
 	data  []byte // the latest reading as JSON; nil before the first
 	until time.Time
-	limit int // of timers of a bucket that the next reading counts; 0 before the first
+	tally tally
 }
 
 // read returns a reading of the wheel, as JSON, that is no older than how long it is
@@ -66,13 +72,12 @@ func (v *view) read() []byte {
 	if v.data != nil && began.Before(v.until) {
 		return v.data
 	}
-	r := take(v.name, v.tw, v.limit)
+	r := v.tally.take(v.name, v.tw)
 	data, err := json.Marshal(r)
 	if err != nil {
 		panic("wheeldebug: " + err.Error()) // there is nothing in it that JSON cannot hold
 	}
 	v.data = data
-	v.limit = r.nextLimit()
 	now := time.Now()
 	v.until = now.Add(sharedFor(now.Sub(began)))
 	return data
@@ -85,6 +90,10 @@ func sharedFor(took time.Duration) time.Duration {
 
 func serveJSON(w http.ResponseWriter, chosen []*view) {
 	w.Header().Set("Content-Type", "application/json")
+	writeJSON(w, chosen)
+}
+
+func writeJSON(w io.Writer, chosen []*view) {
 	w.Write([]byte(`{"wheels":[`))
 	for i, v := range chosen {
 		if i > 0 {
@@ -157,11 +166,15 @@ type level struct {
 	Busy         int           `json:"busy"`
 	Timers       int           `json:"timers"`
 	Exact        bool          `json:"exact"`
+	Estimate     int           `json:"estimate"`
 	Placed       int64         `json:"placed"`
 	Reinserted   int64         `json:"reinserted"`
 	Extended     int64         `json:"extended"`
 	SlotsPerCell int           `json:"slots_per_cell"`
 	Cells        []int         `json:"cells"`
+	Full         []int         `json:"full"`
+
+	inFull int // timers counted in slots that hold more
 }
 
 type queue struct {
@@ -181,48 +194,104 @@ type shard struct {
 	LongestHold int `json:"longest_hold"`
 }
 
-// firstLimit returns how many timers of a bucket the first reading counts, if so many are
-// pending in so many buckets: as many as fit into the budget in any case.
-func firstLimit(pending int64, buckets int) int {
+// A tally counts the timers in the slots of a wheel. If these are too many for one reading, each
+// reading counts one part of the slots up to mostLimit, the others up to a lower limit, and the
+// tally keeps what readings before it have counted. It belongs to a view and its lock.
+type tally struct {
+	parts int // 0 before the first reading
+	turn  int // the part that the next reading counts
+	kept  map[slotKey]kept
+}
+
+type slotKey struct {
+	level      int
+	expiration time.Duration
+}
+
+// A kept is what a reading has counted in a slot that is too full for the lower limit.
+type kept struct {
+	timers int
+	full   bool
+}
+
+// count returns what the next reading counts, if so many timers are pending in so many buckets.
+func (t *tally) count(pending int64, buckets int) inspect.Count {
 	if pending <= budget {
-		return mostLimit
+		return inspect.Count{Limit: mostLimit}
 	}
-	limit := 1 << bits.Len(uint(budget/max(buckets, 1))) / 2
-	return min(max(limit, leastLimit), mostLimit)
+	if t.parts == 0 {
+		t.parts = int(min((2*pending+budget-1)/budget, mostParts))
+	}
+	t.turn = (t.turn + 1) % t.parts
+	limit := 1 << bits.Len(uint(budget/2/max(buckets, 1))) / 2
+	return inspect.Count{Limit: min(max(limit, leastLimit), mostLimit), DeepLimit: mostLimit, Parts: t.parts, Turn: t.turn}
 }
 
-// nextLimit returns how many timers of a bucket the reading after this one counts. Most
-// wheels have a few full buckets and many with next to nothing, and it cannot be told
-// without counting how full the others could be counted with what these have left of
-// the budget. So the limit doubles as long as that cannot exceed the budget, and it gets
-// somewhere.
-func (r *reading) nextLimit() int {
-	counted, exact := r.Due+r.Beyond, true
-	for _, l := range r.Levels {
-		counted += l.Timers
-		exact = exact && l.Exact
-	}
+// adapt sets in how many parts the wheel is counted from now on. The slots of one part may hold far
+// more or far less than their share, so it goes by what was counted.
+func (t *tally) adapt(counted int) {
 	switch {
+	case t.parts == 0:
 	case counted > budget:
-		return max(r.CountLimit/2, leastLimit)
-	case counted <= budget/2 && !exact:
-		return min(r.CountLimit*2, mostLimit)
+		t.parts = min(2*t.parts, mostParts)
+	case counted < budget/8:
+		t.parts = max(t.parts/2, 1)
 	}
-	return r.CountLimit
 }
 
-// take reads a wheel, and counts no more than limit timers of a bucket; 0 leaves it to
-// take. Cost: that, and a look at each slot of each shard.
-func take(name string, tw *timingwheel.TimingWheel, limit int) *reading {
-	stats := tw.Stats()
-	if limit == 0 {
-		buckets := 0
-		for _, l := range stats.Levels {
-			buckets += l.Busy
+// merge brings what was counted in a picture and what was kept together: of a slot that is now too
+// full for the lower limit the count is that of an earlier reading, if there is one. It returns whether
+// all counts of each level are of this reading. Slots that have gone are forgotten.
+func (t *tally) merge(levels []inspect.Level, limit int) (current []bool) {
+	next := map[slotKey]kept{}
+	for i := range levels {
+		all := true
+		for j := range levels[i].Slots {
+			s := &levels[i].Slots[j]
+			key := slotKey{i, s.Expiration}
+			switch before, known := t.kept[key]; {
+			case s.Deep && s.Timers >= limit: // else the lower limit will do
+				next[key] = kept{s.Timers, s.Full}
+			case s.Full && known:
+				next[key] = before
+				s.Timers, s.Full = max(s.Timers, before.timers), before.full
+				all = false
+			}
 		}
-		limit = firstLimit(stats.Pending, buckets)
+		current = append(current, all)
 	}
-	p := inspect.Take(tw, limit)
+	t.kept = next
+	return current
+}
+
+// estimate tells about how many timers each level holds. Those that were not counted must be in the
+// slots that are full, and are shared out among these by what was counted there.
+func (r *reading) estimate() {
+	rest, full := int(r.Pending)-r.Due-r.Beyond, 0
+	for _, l := range r.Levels {
+		rest -= l.Timers
+		full += l.inFull
+	}
+	for i := range r.Levels {
+		l := &r.Levels[i]
+		l.Estimate = l.Timers
+		if rest > 0 && full > 0 {
+			l.Estimate += int(float64(rest) * float64(l.inFull) / float64(full))
+		}
+	}
+}
+
+// take reads a wheel. Cost: the timers that are counted, and a look at each slot of each shard.
+func (t *tally) take(name string, tw *timingwheel.TimingWheel) *reading {
+	stats := tw.Stats()
+	buckets := 0
+	for _, l := range stats.Levels {
+		buckets += l.Busy
+	}
+	c := t.count(stats.Pending, buckets)
+	p := inspect.Take(tw, c)
+	t.adapt(p.Deep)
+	current := t.merge(p.Levels, c.Limit)
 
 	r := &reading{
 		Name: name, Time: time.Now(), At: p.At, State: "running", Executor: p.Executor,
@@ -234,7 +303,7 @@ func take(name string, tw *timingwheel.TimingWheel, limit int) *reading {
 		Running:     stats.Running,
 		Waiting:     stats.Waiting,
 		Lateness:    latenessOf(&stats.Lateness),
-		CountLimit:  limit,
+		CountLimit:  c.Limit,
 		Due:         p.Due,
 		Beyond:      p.Beyond,
 		Levels:      make([]level, len(p.Levels)),
@@ -252,12 +321,14 @@ func take(name string, tw *timingwheel.TimingWheel, limit int) *reading {
 		r.AlarmIn = &in
 	}
 	for i := range p.Levels {
-		r.Levels[i] = levelOf(i, &p.Levels[i], limit)
+		r.Levels[i] = levelOf(i, &p.Levels[i])
+		r.Levels[i].Exact = r.Levels[i].Exact && current[i]
 		if i < len(stats.Levels) { // the picture is the younger one
 			s := &stats.Levels[i]
 			r.Levels[i].Placed, r.Levels[i].Reinserted, r.Levels[i].Extended = s.Placed, s.Reinserted, s.Extended
 		}
 	}
+	r.estimate()
 	for i, b := range p.Queue {
 		r.Queue.Head[i] = entry{In: b.Attention - p.At, Level: b.Level, Shard: b.Shard}
 	}
@@ -287,12 +358,13 @@ func latenessOf(l *timingwheel.Lateness) lateness {
 }
 
 // levelOf lays several slots into one cell if there are too many.
-func levelOf(i int, p *inspect.Level, limit int) level {
+func levelOf(i int, p *inspect.Level) level {
 	l := level{
 		Level: i, Tick: p.Tick, Now: p.Now, Slots: p.Size, Busy: len(p.Slots), Exact: true,
 		Lap:          math.MaxInt64,
 		SlotsPerCell: (p.Size + maxCells - 1) / maxCells,
 		Cells:        []int{},
+		Full:         []int{},
 	}
 	if p.Size == 0 {
 		l.Lap = 0
@@ -303,10 +375,16 @@ func levelOf(i int, p *inspect.Level, limit int) level {
 	}
 	l.Cells = make([]int, (p.Size+l.SlotsPerCell-1)/l.SlotsPerCell)
 	for _, s := range p.Slots {
-		l.Cells[s.Index/l.SlotsPerCell] += s.Timers
+		cell := s.Index / l.SlotsPerCell
+		l.Cells[cell] += s.Timers
 		l.Timers += s.Timers
-		// Counts below the limit are below it in every shard, so all timers were counted.
-		l.Exact = l.Exact && s.Timers < limit
+		if s.Full {
+			l.Full = append(l.Full, cell)
+			l.inFull += s.Timers
+		}
 	}
+	slices.Sort(l.Full)
+	l.Full = slices.Compact(l.Full)
+	l.Exact = len(l.Full) == 0
 	return l
 }

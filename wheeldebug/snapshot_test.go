@@ -32,7 +32,7 @@ func TestReading(t *testing.T) {
 		require.Equal(t, "inline", empty.Executor)
 		require.Nil(t, empty.AlarmIn)
 		require.Zero(t, empty.counters)
-		require.Equal(t, []level{{Tick: time.Millisecond, Exact: true, Cells: []int{}}}, empty.Levels)
+		require.Equal(t, []level{{Tick: time.Millisecond, Exact: true, Cells: []int{}, Full: []int{}}}, empty.Levels)
 		require.Equal(t, queue{Head: []entry{}}, empty.Queue)
 
 		time.Sleep(time.Second)
@@ -159,81 +159,104 @@ func TestSharedFor(t *testing.T) {
 	}
 }
 
-// TestFirstLimit: a power of two, and within the budget wherever the least limit allows.
-func TestFirstLimit(t *testing.T) {
+// TestCount: the lower limit is within the budget wherever the least one allows.
+func TestCount(t *testing.T) {
 	for _, buckets := range []int{0, 1, 100, 195, 196, 1000, 3000, 3126, 131072 * 4} {
-		limit := firstLimit(10_000_000, buckets)
-		require.Equal(t, 0, limit&(limit-1), "%d", limit)
-		require.GreaterOrEqual(t, limit, leastLimit)
-		require.LessOrEqual(t, limit, mostLimit)
-		if limit > leastLimit {
-			require.LessOrEqual(t, limit*buckets, budget)
+		c := new(tally).count(10_000_000, buckets)
+		require.GreaterOrEqual(t, c.Limit, leastLimit)
+		require.LessOrEqual(t, c.Limit, mostLimit)
+		if c.Limit > leastLimit {
+			require.LessOrEqual(t, c.Limit*buckets, budget)
 		}
+		require.Equal(t, mostLimit, c.DeepLimit)
+		require.Equal(t, mostParts, c.Parts)
 	}
-	require.Equal(t, mostLimit, firstLimit(budget, 1_000_000), "all can be counted")
-	require.Equal(t, mostLimit, firstLimit(budget+1, 0))
-	require.Equal(t, 32, firstLimit(budget+1, 1000))
-	require.Equal(t, leastLimit, firstLimit(budget+1, 1_000_000))
+	require.Equal(t, inspect.Count{Limit: mostLimit}, new(tally).count(budget, 1_000_000), "all can be counted")
+	require.Equal(t, inspect.Count{Limit: 16, DeepLimit: mostLimit, Parts: 3, Turn: 1}, new(tally).count(budget+1, 1000))
 }
 
-// TestNextLimit: it doubles while that is sure to stay within the budget and something
-// is left to count, and halves beyond the budget.
-func TestNextLimit(t *testing.T) {
-	for _, c := range []struct {
-		name        string
-		limit       int
-		counted     int
-		exact       bool
-		due, beyond int
-		want        int
-	}{
-		{"room", 32, budget / 2, false, 0, 0, 64},
-		{"no room to double", 32, budget/2 + 1, false, 0, 0, 32},
-		{"all counted", 32, 1000, true, 0, 0, 32},
-		{"too many", 64, budget + 1, false, 0, 0, 32},
-		{"too many of others", 64, budget - 1, false, 1, 1, 32},
-		{"the most", mostLimit, 1000, false, 0, 0, mostLimit},
-		{"the least", leastLimit, 100 * budget, false, 0, 0, leastLimit},
-	} {
-		r := reading{CountLimit: c.limit, Due: c.due, Beyond: c.beyond, Levels: []level{
-			{Timers: c.counted - 1, Exact: c.exact}, {Timers: 1, Exact: true},
-		}}
-		require.Equal(t, c.want, r.nextLimit(), c.name)
+// TestParts: each part has its turn, and how many there are follows what was counted.
+func TestParts(t *testing.T) {
+	var c tally
+	turns := map[int]int{}
+	for range 8 {
+		turns[c.count(2*budget, 1000).Turn]++
+		c.adapt(budget / 2)
 	}
+	require.Equal(t, map[int]int{0: 2, 1: 2, 2: 2, 3: 2}, turns)
+	c.adapt(budget + 1)
+	require.Equal(t, 8, c.parts)
+	for range 10 {
+		c.adapt(budget + 1)
+	}
+	require.Equal(t, mostParts, c.parts)
+	for range 10 {
+		c.adapt(1)
+	}
+	require.Equal(t, 1, c.parts)
+	require.Zero(t, c.count(2*budget, 1000).Turn)
 }
 
-// TestLimitGrows: with more timers than the budget, most of them in one bucket, what is
-// left of the budget is used after a few readings.
-func TestLimitGrows(t *testing.T) {
+// TestKept: with more timers than one reading counts, all of them are counted after a few, and
+// counts are kept only as long as they are needed.
+func TestKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const slots, each = 400, 490 // of 196,000 the page once counted 30,988
 		tw := timingwheel.New()
 		defer tw.Stop()
-		for i := range 2000 {
-			tw.AfterFunc(time.Minute+time.Duration(i)*time.Minute, func() {})
+		timers := make([]timingwheel.Timer, slots*each)
+		for i := range timers {
+			tw.Init(&timers[i], func() {})
+			timers[i].Reset(time.Hour + time.Duration(i/each)*time.Minute)
 		}
-		for range budget {
-			tw.AfterFunc(20*time.Hour, func() {})
-		}
-		h := Handler(tw)
-		var limits []int
-		for range 5 {
-			limits = append(limits, readings(t, h, "/?format=json")[0].CountLimit)
+		v := &view{name: "x", tw: tw}
+		read := func() (r reading) {
+			require.NoError(t, json.Unmarshal(v.read(), &r))
 			time.Sleep(longestShared)
+			return r
 		}
-		require.Less(t, limits[0], mostLimit)
-		require.Equal(t, min(2*limits[0], mostLimit), limits[1])
-		require.Equal(t, mostLimit, limits[4])
+		sum := func(r reading) (timers, estimate, full int) {
+			for _, l := range r.Levels {
+				timers, estimate, full = timers+l.Timers, estimate+l.Estimate, full+len(l.Full)
+			}
+			return timers, estimate, full
+		}
+		first := read()
+		counted, estimate, full := sum(first)
+		require.Less(t, counted, slots*each/2)
+		require.NotZero(t, full)
+		require.InDelta(t, slots*each, estimate, 10, "what was not counted is in the slots that are full")
+
+		var last reading
+		for range v.tally.parts + 1 {
+			last = read()
+		}
+		counted, estimate, full = sum(last)
+		require.Equal(t, slots*each, counted)
+		require.Equal(t, slots*each, estimate)
+		require.Zero(t, full)
+		require.False(t, last.Levels[len(last.Levels)-1].Exact, "most are of earlier readings")
+		require.NotEmpty(t, v.tally.kept)
+
+		for i := range timers {
+			if i%each > 0 {
+				timers[i].Stop()
+			}
+		}
+		counted, _, _ = sum(read())
+		require.Equal(t, slots, counted)
+		require.Empty(t, v.tally.kept)
 	})
 }
 
 // TestBounded: of a slot with very many timers only so many are counted, and it is said
-// that there may be more.
+// that there are more.
 func TestBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timingwheel.New()
 		defer tw.Stop()
 		h := Handler(tw)
-		const n = 20 * mostLimit * 16 // more than the limit in each of 16 shards
+		const n = 5 * mostLimit * 16 // more than the limit in each of 16 shards
 		timers := make([]timingwheel.Timer, n)
 		for i := range timers {
 			tw.Init(&timers[i], func() {})
@@ -245,8 +268,10 @@ func TestBounded(t *testing.T) {
 		require.False(t, top.Exact)
 		require.GreaterOrEqual(t, top.Timers, r.CountLimit)
 		require.LessOrEqual(t, top.Timers, r.CountLimit*len(r.Shards))
+		require.Len(t, top.Full, 1)
+		require.Equal(t, n, top.Estimate, "all of them are in that slot")
 		_, page := get(h, "/")
-		require.Contains(t, page, `data-k="timers" data-f="exact">≥ `+count(float64(top.Timers))+"<")
+		require.Contains(t, page, `data-k="timers" data-f="exact">≈ `+count(n)+"<")
 	})
 }
 
@@ -259,7 +284,7 @@ func TestCells(t *testing.T) {
 		for i := range c.size {
 			p.Slots = append(p.Slots, inspect.Slot{Index: i, Timers: i % 7})
 		}
-		l := levelOf(3, &p, 7)
+		l := levelOf(3, &p)
 		require.Equal(t, 3, l.Level)
 		require.Equal(t, c.perCell, l.SlotsPerCell)
 		require.Len(t, l.Cells, c.cells)
@@ -272,10 +297,13 @@ func TestCells(t *testing.T) {
 		require.Equal(t, l.Timers, sum)
 		if c.size == 1024 {
 			require.Equal(t, []int{0 + 1, 2 + 3, 4 + 5, 6 + 0}, l.Cells[:4])
-			require.False(t, func() bool { l := levelOf(3, &p, 6); return l.Exact }())
+			p.Slots[5].Full, p.Slots[4].Full, p.Slots[9].Full = true, true, true
+			l = levelOf(3, &p)
+			require.False(t, l.Exact)
+			require.Equal(t, []int{2, 4}, l.Full)
 		}
 	}
-	l := levelOf(0, &inspect.Level{Tick: math.MaxInt64 / 2, Size: 4}, 1)
+	l := levelOf(0, &inspect.Level{Tick: math.MaxInt64 / 2, Size: 4})
 	require.Equal(t, time.Duration(math.MaxInt64), l.Lap, "saturated")
 }
 
@@ -356,8 +384,10 @@ func TestFormats(t *testing.T) {
 		{"late", 5e6, nil, "5 ms"},
 		{"yes", true, nil, "yes"},
 		{"yes", false, nil, "no"},
-		{"exact", 5.0, map[string]any{"exact": true}, "5"},
-		{"exact", 500.0, map[string]any{"exact": false}, "≥ 500"},
+		{"exact", 5.0, map[string]any{"exact": true, "estimate": 5.0}, "5"},
+		{"exact", 500.0, map[string]any{"exact": false, "estimate": 7000.0}, "≈ 7,000"},
+		{"used", 0.0, map[string]any{"slots": 0.0}, "–"},
+		{"used", 0.0, map[string]any{"slots": 512.0}, "0 ns"},
 		{"atleast", 15.0, nil, "15"},
 		{"atleast", 16.0, nil, "≥ 16"},
 		{"text", "inline", nil, "inline"},

@@ -97,8 +97,8 @@ func (s *Set) Remove(name string) {
 }
 
 // ServeHTTP serves the page, or with format=json in the query the numbers alone, of the
-// wheel that the query names. Without a name the page shows the first of all by name,
-// and the JSON has them all.
+// wheel that the query names. Without a name the page is a table of all wheels, or shows
+// the only one, and the JSON has them all.
 //
 // The path is not looked at. All addresses in the page consist of a query alone, so it
 // works under any path and behind http.StripPrefix, with a slash at the end or without,

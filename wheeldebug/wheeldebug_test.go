@@ -100,12 +100,13 @@ func TestMounted(t *testing.T) {
 	mux.Handle("/exact", &set)
 	mux.Handle("/stripped/", http.StripPrefix("/stripped", &set))
 	address := regexp.MustCompile(`href="([^"]*)"`)
-	for _, path := range []string{"/debug/wheel/", "/exact", "/stripped/"} {
-		res, body := get(mux, path)
+	for _, page := range []string{"/debug/wheel/", "/exact", "/stripped/", "/debug/wheel/?wheel=one"} {
+		path, query, _ := strings.Cut(page, "?")
+		res, body := get(mux, page)
 		require.Equal(t, 200, res.StatusCode, path)
 		var seen []string
 		for _, m := range address.FindAllStringSubmatch(body, -1) {
-			if m[1] == "data:," {
+			if m[1] == "data:," || m[1] == "" { // the icon, and the row that the script copies
 				continue
 			}
 			base := &url.URL{Path: path}
@@ -116,7 +117,11 @@ func TestMounted(t *testing.T) {
 			require.Equal(t, 200, res.StatusCode, there)
 			seen = append(seen, there.RawQuery)
 		}
-		require.Equal(t, []string{"wheel=one", "wheel=two", "format=json&wheel=one"}, seen)
+		if query == "" {
+			require.Equal(t, []string{"", "wheel=one", "wheel=two", "format=json", "wheel=one", "wheel=two"}, seen)
+		} else {
+			require.Equal(t, []string{"", "wheel=one", "wheel=two", "format=json&wheel=one"}, seen)
+		}
 	}
 	res, _ := get(mux, "/debug/wheel")
 	require.Equal(t, "/debug/wheel/", res.Header.Get("Location"), "the mux adds the slash")
@@ -130,7 +135,7 @@ func TestSelfContained(t *testing.T) {
 
 	const namespace = "http://www.w3.org/2000/svg" // a name, not an address
 	require.NotRegexp(t, `(?i)\bhttps?:|\bwss?:|["'(=]\s*//`, strings.ReplaceAll(body, namespace, ""))
-	require.NotRegexp(t, `(?i)<(iframe|object|embed|img|form|base)\b|@import|url\(|<[^>]*\s(src|style|on\w+)\s*=`, body)
+	require.NotRegexp(t, `(?i)<(iframe|object|embed|img|form|base)\b|@import|url\([^#]|<[^>]*\s(src|style|on\w+)\s*=`, body)
 
 	policy := res.Header.Get("Content-Security-Policy")
 	require.Contains(t, policy, "default-src 'none';")
@@ -192,7 +197,10 @@ func TestSet(t *testing.T) {
 	set.Add("c", timingwheel.New())
 	require.Equal(t, []string{"a", "b", "c"}, names(&set))
 	_, body = get(&set, "/")
-	require.Contains(t, body, `data-wheel="a"`, "the first")
+	require.Contains(t, body, `data-wheel=""`, "all of them")
+	for _, name := range []string{"a", "b", "c"} {
+		require.Contains(t, body, `data-f="wheel" href="?wheel=`+name+`">`+name+"<")
+	}
 	_, body = get(&set, "/?wheel=c")
 	require.Contains(t, body, `data-wheel="c"`)
 

@@ -60,7 +60,7 @@ func run(out io.Writer, tick time.Duration, delay int) error {
 
 	var last place
 	for poll := max(tick/10, time.Millisecond); ; {
-		levels := inspect.Take(tw, 1).Levels
+		levels := inspect.Take(tw, inspect.Count{Limit: 1}).Levels
 		if at, ok := find(levels); ok && at != last && timer.Pending() {
 			verb := "it moves to"
 			if last == (place{}) {

@@ -21,6 +21,21 @@ type Picture struct {
 
 	Due    int // armed for a time that had come already, waiting for the driver
 	Beyond int // with deadlines that never come; both counted up to the limit
+
+	Deep int // timers that were counted in the buckets of Count.Turn
+}
+
+// A Count says how many timers of a bucket are counted, so that looking stays cheap whatever the
+// wheel holds: up to Limit, but up to DeepLimit in one part of the slots, those whose index modulo
+// Parts is Turn. With zero Parts there is no such part.
+type Count struct{ Limit, DeepLimit, Parts, Turn int }
+
+// Of returns the limit for the slot of an index.
+func (c Count) Of(index int) (limit int, deep bool) {
+	if c.Parts > 0 && index%c.Parts == c.Turn {
+		return c.DeepLimit, true
+	}
+	return c.Limit, false
 }
 
 // Unset is the Alarm of a wheel whose alarm is not set.
@@ -38,7 +53,9 @@ type Level struct {
 type Slot struct {
 	Index      int
 	Expiration time.Duration
-	Timers     int // counted up to the limit in each shard
+	Timers     int  // counted up to the limit in each shard
+	Full       bool // the limit was reached: there may be more
+	Deep       bool // it is one of Count.Turn
 }
 
 // A Bucket is an entry of the delay queue.
@@ -51,7 +68,5 @@ type Bucket struct {
 // QueueHead is how many entries of the delay queue a Picture has at most.
 const QueueHead = 16
 
-// Take takes the picture of a *timingwheel.TimingWheel, and counts no more than limit
-// timers of a bucket, so that looking stays cheap whatever the wheel holds. Package
-// timingwheel sets it.
-var Take func(tw any, limit int) Picture
+// Take takes the picture of a *timingwheel.TimingWheel. Package timingwheel sets it.
+var Take func(tw any, c Count) Picture
