@@ -9,6 +9,9 @@
 //
 //	go run ./examples/idleserver
 //	go run ./examples/idleserver -conns 1000 -idle 500ms -run 5s
+//	go run ./examples/idleserver -run 10m -addr localhost:6060
+//
+// The last shows the wheel as it turns at http://localhost:6060/debug/wheel/.
 package main
 
 import (
@@ -47,6 +50,7 @@ type config struct {
 	talking float64
 	tick    time.Duration
 	quiet   bool
+	addr    string // of the page that shows the wheel; empty for none
 }
 
 func main() {
@@ -80,6 +84,7 @@ func parse(args []string, out io.Writer) (config, error) {
 	flags.Float64Var(&cfg.talking, "talking", 0.25, "`fraction` of the clients that talk until the end,\nfour times per idle timeout; the others fall silent")
 	flags.DurationVar(&cfg.tick, "tick", time.Millisecond, "tick of the wheel")
 	flags.BoolVar(&cfg.quiet, "quiet", false, "print the summary only")
+	flags.StringVar(&cfg.addr, "addr", "", "show the wheel on a page at this `address`, such as localhost:6060")
 	flags.Usage = func() {} // or every error would come with the help
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -129,6 +134,13 @@ func run(cfg config, out io.Writer) (result, error) {
 
 	cpuBefore, _ := cpuTime()
 	wheel := timingwheel.New(timingwheel.WithTick(cfg.tick))
+	if cfg.addr != "" {
+		hidePage, err := showPage(out, cfg.addr, wheel)
+		if err != nil {
+			return result{}, err
+		}
+		defer hidePage()
+	}
 	srv, err := listen(wheel, cfg.idle)
 	if err != nil {
 		return result{}, err

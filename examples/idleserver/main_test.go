@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"net/http"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,6 +39,31 @@ func TestRun(t *testing.T) {
 	require.Zero(t, r.stats.Pending)
 	require.Zero(t, r.stats.Dropped, "every connection that ended has stopped its timer")
 	require.Contains(t, out.String(), "Passed")
+}
+
+// TestPage looks at the wheel while the clients talk.
+func TestPage(t *testing.T) {
+	var out story.Buffer
+	ended := make(chan error, 1)
+	go func() {
+		cfg := config{conns: 20, idle: 300 * time.Millisecond, run: 2 * time.Second, talking: 1, tick: time.Millisecond, addr: "127.0.0.1:0"}
+		_, err := run(cfg, &out)
+		ended <- err
+	}()
+	address := out.Await(t, `http://127\.0\.0\.1:\d+/debug/wheel/`)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get(address)
+	require.NoError(t, err)
+	page, err := io.ReadAll(answer.Body)
+	answer.Body.Close()
+	require.NoError(t, err)
+	require.Contains(t, string(page), "Timing wheel")
+	require.NoError(t, <-ended)
+	_, err = client.Get(address)
+	require.Error(t, err, "the page ends with the program")
+
+	_, err = run(config{conns: 1, idle: time.Second, run: minRun, tick: time.Millisecond, addr: "127.0.0.1:-1"}, io.Discard)
+	require.Error(t, err)
 }
 
 func TestRunThatIsTooShortToBecomeIdle(t *testing.T) {
