@@ -103,8 +103,8 @@ to the tick there, too: with a tick of a nanosecond, a timer fires at its exact 
 # Cost
 
 	AfterFunc, AtFunc    one allocation of 48 bytes, one clock reading, one mutex
-	ScheduleFunc         2 allocations of 136 bytes with Every, 4 of 217 and a call of Next with
-	                     another Scheduler; 32 bytes more with StartNow, 48 with Jitter,
+	ScheduleFunc         2 allocations of 136 bytes with Every, one of 128 and a call of Next
+	                     with another Scheduler; 32 bytes more with StartNow, 48 with Jitter,
 	                     16 with SkipMissed
 	Reset to later       no allocation, one clock reading, one compare-and-swap
 	ResetAt to later     no allocation, one compare-and-swap

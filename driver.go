@@ -173,7 +173,7 @@ func (s *shard) turnOf(t *Timer, now int64) int64 {
 // tick is not after limit.
 func (s *shard) piece(now, limit int64, most int) {
 	s.lock()
-	s.skip = 0
+	s.skip = beginsPiece
 	s.preloaded = nil
 	for n := 0; n < most && !s.tw.stopped.Load() && s.stepLocked(now, limit); n++ {
 	}
@@ -335,14 +335,20 @@ func (s *shard) countMoveLocked(from *bucket, deadline int64) {
 	}
 }
 
-// sampleLocked notes how late a timer with this deadline fires, now and then.
-func (s *shard) sampleLocked(deadline int64) {
+// sampleLocked notes how late a timer with this deadline fires, now and then. It returns
+// the deadline if the callback is a sample too, and else untimed.
+func (s *shard) sampleLocked(deadline int64) (timed int64) {
 	if s.skip > 0 {
 		s.skip--
-		return
+		return untimed
+	}
+	timed = deadline
+	if s.tw.executor == goroutine && s.skip != beginsPiece {
+		timed = untimed
 	}
 	s.skip = sampleEvery - 1
 	s.late.add(time.Duration(max(s.tw.now()-deadline, 0)))
+	return timed
 }
 
 // fireLocked claims a timer that is due by this word, and hands over its callback, or
@@ -354,12 +360,12 @@ func (s *shard) fireLocked(t *Timer, word uint64) {
 	}
 	t.unlink()
 	s.count.fired++
-	s.sampleLocked(deadlineOf(word))
+	timed := s.sampleLocked(deadlineOf(word))
 	if t.kind == expiring {
 		s.tw.driver.claim(t.context().expire)
 		return
 	}
-	s.handOverLocked(f, f)
+	s.handOverLocked(s.tw.observed(f), f, timed)
 }
 
 // claim has unlock start a goroutine for f.

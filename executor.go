@@ -2,7 +2,6 @@ package timingwheel
 
 import (
 	"runtime/debug"
-	"runtime/trace"
 	"sync/atomic"
 	"time"
 )
@@ -16,11 +15,16 @@ const (
 	custom                    // wherever TimingWheel.run takes them
 )
 
-// handOverLocked hands f to the executor, on behalf of the callback named. It releases
-// the lock while user code runs.
-func (s *shard) handOverLocked(f, named func()) {
+// handOverLocked hands f to the executor, on behalf of the callback named: f is that
+// callback, perhaps with something around it, or a schedule's run; timed is as sampleLocked
+// returned it. handOverLocked releases the lock while user code runs.
+func (s *shard) handOverLocked(f, named func(), timed int64) {
 	tw := s.tw
 	if tw.executor == goroutine {
+		if timed != untimed {
+			call := f
+			f = func() { tw.noteBegin(timed); call() }
+		}
 		tw.driver.claim(f)
 		return
 	}
@@ -29,11 +33,13 @@ func (s *shard) handOverLocked(f, named func()) {
 	case tw.executor == custom:
 		tw.inflight.Add(1)
 		tw.waiting.Add(1)
-		tw.execute(tw.newHandover(f, named))
+		tw.execute(tw.newHandover(f, named, timed))
 	case tw.slow == nil:
+		tw.noteBegin(timed)
 		tw.invoke(f)
 	default:
-		tw.watch(named, func() { tw.invoke(f) })
+		tw.noteBegin(timed)
+		tw.slow.watch(named, false, func() { tw.invoke(f) })
 	}
 	s.lock()
 }
@@ -47,10 +53,11 @@ type handover struct {
 
 	named func()    // the callback that f is for
 	at    time.Time // when it was handed over, for WithSlowCallback
+	timed int64     // see sampleLocked
 }
 
-func (tw *TimingWheel) newHandover(f, named func()) *handover {
-	h := &handover{tw: tw, f: f, named: named}
+func (tw *TimingWheel) newHandover(f, named func(), timed int64) *handover {
+	h := &handover{tw: tw, f: f, named: named, timed: timed}
 	if tw.slow != nil {
 		h.at = time.Now()
 	}
@@ -58,12 +65,15 @@ func (tw *TimingWheel) newHandover(f, named func()) *handover {
 }
 
 func (h *handover) call() {
-	if tw := h.tw; h.begin() && tw.slow != nil {
-		if waited := time.Since(h.at); waited > tw.slowLimit {
-			tw.slow(SlowCallback{Name: nameOf(h.named), Waited: true, For: waited, Over: true})
+	defer h.over() // also if the hook panics and the executor recovers
+	if h.begin() {
+		h.tw.noteBegin(h.timed)
+		if slow := h.tw.slow; slow != nil {
+			if waited := time.Since(h.at); waited > slow.limit {
+				slow.hook(SlowCallback{Name: nameOf(h.named), Waited: true, For: waited, Over: true})
+			}
 		}
 	}
-	defer h.over()
 	h.tw.invoke(h.f)
 }
 
@@ -91,7 +101,14 @@ func (tw *TimingWheel) execute(h *handover) {
 			h.over()
 		}
 	}()
-	tw.invoke(func() { tw.watch(h.named, func() { tw.run(h.call) }); taken = true })
+	tw.invoke(func() {
+		if tw.slow == nil {
+			tw.run(h.call)
+		} else {
+			tw.slow.watch(h.named, false, func() { tw.run(h.call) })
+		}
+		taken = true
+	})
 }
 
 // call runs f on a goroutine of its own.
@@ -105,11 +122,7 @@ func (tw *TimingWheel) invoke(f func()) {
 	if tw.onPanic != nil {
 		defer tw.recovered()
 	}
-	if tw.around == nil && !trace.IsEnabled() {
-		f()
-		return
-	}
-	tw.observe(f)
+	f()
 }
 
 // recovered is deferred around user code if there is a panic handler.

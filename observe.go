@@ -5,40 +5,48 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/trace"
+	"sync"
 	"time"
 )
 
-// This file holds what tells callbacks apart by name: the hook for those that hold up
-// the wheel, regions for runtime/trace, and labels for profiles. With none of it asked for,
-// a callback costs a comparison and an atomic load more.
+// This file holds what tells callbacks apart by name: the hook for those that are slow,
+// regions for runtime/trace, and labels for profiles. With none of it asked for, a
+// callback costs two comparisons and an atomic load more. Only what the caller gave is
+// observed, and not what of ours leads to it: a schedule's run, an executor's call, Next.
 
-// SlowCallback tells of a callback that the wheel, or the executor, had to wait for.
+// SlowCallback tells of a callback that took longer than the limit of WithSlowCallback.
 type SlowCallback struct {
 	// Name is the name of the function, as package runtime has it: that of a function
 	// literal is the enclosing function's with a number, such as main.serve.func1.
 	Name string
 
 	// Waited says that the executor of WithExecutor was given the callback and had not
-	// begun it. Otherwise the callback, or the executor that was to take it, held up the driver,
-	// and with it every other timer of the wheel.
+	// begun it.
 	Waited bool
 
-	// For is how long so far, Over whether that is over: a callback that has been slow is
-	// told of twice, when it has reached the limit and when it returns, one that is stuck
-	// once. One that waited is told of when it begins.
+	// Alone says that the callback runs on a goroutine of its own, the default, and holds
+	// up no other. If neither Waited nor Alone is set, the callback, or the executor that
+	// was to take it, held up the driver, and with it every other timer of the wheel.
+	Alone bool
+
+	// For is how long so far, Over whether that is over: a slow callback is reported
+	// twice, when it has reached the limit and when it returns, one that is stuck once.
+	// One that waited is reported when it begins.
 	For  time.Duration
 	Over bool
 }
 
-// WithSlowCallback has h called when a callback holds up the driver for longer than
-// limit, because it runs inline or because the executor blocks; and when an executor
-// begins a callback later than limit after it was given it. A callback on a goroutine
-// of its own holds up nobody, and is never slow. Package wheeldebug has a hook that logs.
+// WithSlowCallback has h called when a callback runs for longer than limit, on a
+// goroutine of its own or inline; when the executor of WithExecutor blocks the driver for
+// longer than that; and when it begins a callback later than limit after it was given it.
+// How long a callback runs that such an executor has begun is for the executor to watch.
+// Each run of a schedule counts by itself. Package wheeldebug has a hook that logs.
 //
-// The hook is called on goroutines of package time's, of the driver and of the executor,
-// also at the same time, and should return soon. Cost: for each callback that is not on
-// a goroutine of its own two clock readings, and a timer of package time that is stopped.
-// WithSlowCallback panics if limit is not positive or h nil.
+// The hook is called on a goroutine of package time's, and on those of the callbacks, of
+// the driver and of the executor, also at the same time, and should return soon. Cost:
+// for each callback a clock reading, a mutex twice, which all share, and two allocations;
+// one timer of package time for the wheel, while callbacks run. WithSlowCallback panics
+// if limit is not positive or h nil.
 func WithSlowCallback(limit time.Duration, h func(SlowCallback)) Option {
 	if limit <= 0 {
 		panic("timingwheel: WithSlowCallback with the non-positive limit " + limit.String())
@@ -46,38 +54,140 @@ func WithSlowCallback(limit time.Duration, h func(SlowCallback)) Option {
 	if h == nil {
 		panic("timingwheel: WithSlowCallback with a nil hook")
 	}
-	return func(tw *TimingWheel) { tw.slow, tw.slowLimit = h, limit }
+	return func(tw *TimingWheel) { tw.slow = &slowWatch{limit: limit, hook: h} }
 }
 
-// watch calls f, which holds up the driver on behalf of the callback named.
-func (tw *TimingWheel) watch(named, f func()) {
-	if tw.slow == nil {
-		f()
-		return
-	}
-	began := time.Now()
-	tell := func(over bool) {
-		tw.slow(SlowCallback{Name: nameOf(named), For: time.Since(began), Over: over})
-	}
-	alarm := time.AfterFunc(tw.slowLimit, func() { tell(false) })
-	defer func() {
-		if !alarm.Stop() {
-			tell(true)
-		}
-	}()
+// A slowWatch finds the calls that last longer than its limit. The limit is one for all, so
+// they reach it in the order in which they began: one alarm is enough, set for the first.
+// When it rings, what has reached the limit is reported and taken off the list. It does
+// not know the wheel, so that it does not keep one alive until the alarm has rung.
+type slowWatch struct {
+	limit time.Duration
+	hook  func(SlowCallback)
+
+	mu          sync.Mutex // guards what follows and the list's links; not held while the hook runs
+	first, last *slowCall  // those that have not reached the limit, the oldest first
+	alarm       *time.Timer
+	armed       bool // the alarm is to ring, or is ringing
+}
+
+// A slowCall is a call that is being watched.
+type slowCall struct {
+	named      func()
+	alone      bool
+	began      time.Time
+	reported   bool // and no longer in the list
+	next, prev *slowCall
+}
+
+// watch calls f on behalf of the callback named.
+func (w *slowWatch) watch(named func(), alone bool, f func()) {
+	c := &slowCall{named: named, alone: alone, began: time.Now()}
+	w.begin(c)
+	defer w.end(c)
 	f()
 }
 
-// observe calls f for invoke.
+func (w *slowWatch) begin(c *slowCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c.prev = w.last; c.prev == nil {
+		w.first = c
+	} else {
+		c.prev.next = c
+	}
+	w.last = c
+	if !w.armed {
+		w.armLocked(w.limit)
+	}
+}
+
+func (w *slowWatch) end(c *slowCall) {
+	w.mu.Lock()
+	reported := c.reported
+	if !reported {
+		w.removeLocked(c)
+	}
+	w.mu.Unlock()
+	if reported {
+		w.report(c, true)
+	}
+}
+
+// ring reports what has reached the limit.
+func (w *slowWatch) ring() {
+	var slow []*slowCall
+	w.mu.Lock()
+	w.armed = false
+	for c := w.first; c != nil; c = w.first {
+		if left := w.limit - time.Since(c.began); left > 0 {
+			w.armLocked(left)
+			break
+		}
+		w.removeLocked(c)
+		c.reported = true
+		slow = append(slow, c)
+	}
+	w.mu.Unlock()
+	for _, c := range slow {
+		w.report(c, false)
+	}
+}
+
+func (w *slowWatch) report(c *slowCall, over bool) {
+	w.hook(SlowCallback{Name: nameOf(c.named), Alone: c.alone, For: time.Since(c.began), Over: over})
+}
+
+func (w *slowWatch) armLocked(d time.Duration) {
+	w.armed = true
+	if w.alarm == nil {
+		w.alarm = time.AfterFunc(d, w.ring)
+	} else {
+		w.alarm.Reset(d)
+	}
+}
+
+func (w *slowWatch) removeLocked(c *slowCall) {
+	if c.prev == nil {
+		w.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		w.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.next, c.prev = nil, nil
+}
+
+// observed returns what to hand over for f, a callback of the caller's: f itself, unless
+// something is to be done around it.
+func (tw *TimingWheel) observed(f func()) func() {
+	if !tw.observes() {
+		return f
+	}
+	return func() { tw.observe(f) }
+}
+
+func (tw *TimingWheel) observes() bool {
+	return tw.around != nil || tw.slow != nil && tw.executor == goroutine || trace.IsEnabled()
+}
+
+// observe calls f, a callback of the caller's.
 func (tw *TimingWheel) observe(f func()) {
+	call := f
+	if tw.around != nil {
+		call = func() { tw.around(nameOf(f), f) }
+	}
 	if trace.IsEnabled() {
 		defer trace.StartRegion(context.Background(), "timingwheel: callback "+nameOf(f)).End()
 	}
-	if tw.around != nil {
-		tw.around(nameOf(f), f)
+	if tw.slow != nil && tw.executor == goroutine { // with the others what counts is the driver's time
+		tw.slow.watch(f, true, call)
 		return
 	}
-	f()
+	call()
 }
 
 // region begins a region of the driver's in an execution trace, if one is being taken.

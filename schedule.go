@@ -1,7 +1,6 @@
 package timingwheel
 
 import (
-	"runtime/trace"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -220,10 +219,12 @@ func (s *shard) runLocked(r *schedule, word uint64, now int64) {
 			return
 		}
 	}
-	f := r.f
+	var run func()
 	p := plan{run: true}
-	if t.kind == recurring {
-		f = r.run
+	if t.kind == oneShot {
+		run = tw.observed(r.f)
+	} else {
+		run = r.run // which has r.f observed
 		s.unlock()
 		p = r.next(word)
 		s.lock()
@@ -234,9 +235,10 @@ func (s *shard) runLocked(r *schedule, word uint64, now int64) {
 		return
 	}
 	t.unlink()
+	timed := untimed
 	if p.run {
 		s.count.fired++
-		s.sampleLocked(deadlineOf(word))
+		timed = s.sampleLocked(deadlineOf(word))
 	}
 	switch {
 	case p.state == idle && !p.run:
@@ -249,7 +251,7 @@ func (s *shard) runLocked(r *schedule, word uint64, now int64) {
 		s.placeLocked(t, p.deadline, now-now%tw.tick)
 	}
 	if p.run {
-		s.handOverLocked(f, r.f)
+		s.handOverLocked(run, r.f, timed)
 	}
 }
 
@@ -409,9 +411,9 @@ func (s *schedule) begin() {
 	if stateOf(s.timer.word.Load()) == ended {
 		return
 	}
-	if tw := s.timer.shard.tw; tw.around == nil && !trace.IsEnabled() {
-		s.f()
-	} else {
+	if tw := s.timer.shard.tw; tw.observes() {
 		tw.observe(s.f)
+	} else {
+		s.f()
 	}
 }

@@ -304,6 +304,7 @@ func TestStartNowOnAWheelThatWaits(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					tw := NewTimingWheel(time.Millisecond, 20)
 					tw.setExecutor(inline)
+					tw.missed = joinMissed // as with New
 					r := newRecorder()
 					tw.ScheduleFunc(s, r.hit, append(tc.opts, StartNow())...)
 					pass(t, tw, 150*time.Second)

@@ -158,7 +158,7 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 	if fires {
 		s.count.fired++
 		tw.inflight.Add(1)
-		go tw.call(f)
+		go tw.call(tw.observed(f))
 		return wasPending
 	}
 	tw.wakeAt(s.placeLocked(t, deadline, now))

@@ -130,6 +130,7 @@ func TestStatsLateness(t *testing.T) {
 		pass(t, tw, time.Second)
 		l := tw.Stats().Lateness
 		require.Equal(t, int64(2), l.Samples)
+		require.Equal(t, l.Quantile(0.5), tw.Stats().Lateness.Quantile(0.5), "without a variable")
 		require.Equal(t, 2*100*time.Microsecond+8*5*time.Millisecond, l.Sum)
 		require.Equal(t, 131072*time.Nanosecond, l.Quantile(0.5), "the bound above 100 us")
 		require.Equal(t, 67108864*time.Nanosecond, l.Quantile(1), "the bound above 40.1 ms")
@@ -137,22 +138,86 @@ func TestStatsLateness(t *testing.T) {
 	})
 }
 
+// TestCallbackLateness: the backlog of an executor is in it, as is what an inline callback
+// waits for behind others.
+func TestCallbackLateness(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		work := make(chan func(), 100)
+		go func() {
+			for f := range work {
+				f()
+			}
+		}()
+		tw := New(WithExecutor(func(f func()) { work <- f }), withShards(1))
+		for range 41 { // numbers 0, 8, 16, 24, 32 and 40 are samples
+			tw.AfterFunc(10*time.Millisecond-100*time.Microsecond, func() { time.Sleep(5 * time.Second) })
+		}
+		pass(t, tw, 100*time.Second)
+		s := tw.Stats()
+		require.Equal(t, int64(6), s.Lateness.Samples)
+		require.Equal(t, 131072*time.Nanosecond, s.Lateness.Quantile(1), "the bound above 100 us")
+		require.Equal(t, int64(3), s.CallbackLateness.Samples, "the others have not begun")
+		require.Equal(t, int64(21), s.Waiting)
+		require.NoError(t, tw.Shutdown(t.Context()))
+		l := tw.Stats().CallbackLateness
+		require.Equal(t, int64(6), l.Samples)
+		require.Equal(t, 6*100*time.Microsecond+(8+16+24+32+40)*5*time.Second, l.Sum)
+		require.Equal(t, LatenessBound(24), l.Quantile(1), "200 s")
+		close(work)
+	})
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline(), withShards(1))
+		for range 9 {
+			tw.AfterFunc(time.Millisecond, func() { time.Sleep(time.Second) })
+		}
+		pass(t, tw, time.Minute)
+		require.Equal(t, 8*time.Second, tw.Stats().CallbackLateness.Sum)
+	})
+}
+
+// TestLatenessBesideCallbacks: callbacks add to it while it is read, and each reading
+// agrees with itself.
+func TestLatenessBesideCallbacks(t *testing.T) {
+	tw := New(WithTick(100 * time.Microsecond))
+	for i := range 20_000 {
+		tw.AfterFunc(time.Duration(i)*time.Microsecond, func() {})
+	}
+	for before := int64(0); tw.Len() > 0; {
+		l := tw.Stats().CallbackLateness
+		sum := int64(0)
+		for _, n := range l.Counts {
+			sum += n
+		}
+		require.Equal(t, l.Samples, sum)
+		require.GreaterOrEqual(t, l.Samples, before)
+		before = l.Samples
+	}
+	require.NoError(t, tw.Shutdown(t.Context()))
+	s := tw.Stats()
+	require.Positive(t, s.CallbackLateness.Samples)
+	require.LessOrEqual(t, s.CallbackLateness.Samples, s.Lateness.Samples)
+}
+
 // TestLatenessOfEveryKind: whatever fires is sampled.
 func TestLatenessOfEveryKind(t *testing.T) {
 	for name, start := range map[string]func(tw *TimingWheel){
-		"AfterFunc":   func(tw *TimingWheel) { tw.AfterFunc(time.Second, func() {}) },
-		"AtFunc":      func(tw *TimingWheel) { tw.AtFunc(time.Now().Add(time.Second), func() {}) },
-		"Every":       func(tw *TimingWheel) { tw.ScheduleFunc(Every(time.Second), func() {}) },
-		"NewTimer":    func(tw *TimingWheel) { tw.NewTimer(time.Second) },
-		"NewTicker":   func(tw *TimingWheel) { tw.NewTicker(time.Second) },
-		"WithTimeout": func(tw *TimingWheel) { tw.WithTimeout(context.Background(), time.Second) },
+		"AfterFunc":      func(tw *TimingWheel) { tw.AfterFunc(time.Second, func() {}) },
+		"AtFunc":         func(tw *TimingWheel) { tw.AtFunc(time.Now().Add(time.Second), func() {}) },
+		"at a wall time": func(tw *TimingWheel) { tw.AtFunc(time.Now().Round(0).Add(time.Second), func() {}) },
+		"Every":          func(tw *TimingWheel) { tw.ScheduleFunc(Every(time.Second), func() {}) },
+		"NewTimer":       func(tw *TimingWheel) { tw.NewTimer(time.Second) },
+		"NewTicker":      func(tw *TimingWheel) { tw.NewTicker(time.Second) },
+		"WithTimeout":    func(tw *TimingWheel) { tw.WithTimeout(context.Background(), time.Second) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				tw := New()
 				start(tw)
 				pass(t, tw, 1500*time.Millisecond)
-				require.Equal(t, int64(1), tw.Stats().Lateness.Samples)
+				s := tw.Stats()
+				require.Equal(t, int64(1), s.Lateness.Samples)
+				callbacks := map[string]int64{"AfterFunc": 1, "AtFunc": 1, "at a wall time": 1, "Every": 1}
+				require.Equal(t, callbacks[name], s.CallbackLateness.Samples)
 				tw.Stop()
 			})
 		})
@@ -162,7 +227,7 @@ func TestLatenessOfEveryKind(t *testing.T) {
 func TestLatenessBounds(t *testing.T) {
 	var l Lateness
 	require.Zero(t, l.Quantile(0.5), "nothing to tell")
-	for _, late := range []time.Duration{0, 1, 16383, 16384, 32767, 32768, time.Second, 8589934591, 8589934592, 1<<63 - 1} {
+	for _, late := range []time.Duration{0, 1, 16383, 16384, 32767, 32768, time.Second, 1<<38 - 1, 1 << 38, 1<<63 - 1} {
 		before := l
 		l.add(late)
 		for i := range l.Counts {

@@ -36,10 +36,9 @@ type TimingWheel struct {
 	executor  executor
 	run       func(f func()) // of the custom executor
 	onPanic   func(recovered any, stack []byte)
-	missed    missedPolicy       // of schedules whose options do not say
-	slow      func(SlowCallback) // see WithSlowCallback, nil for none
-	slowLimit time.Duration
-	around    func(name string, f func()) // calls f for wheeldebug, nil for nobody
+	missed    missedPolicy                // of schedules whose options do not say
+	slow      *slowWatch                  // see WithSlowCallback, nil for none
+	around    func(name string, f func()) // calls f for wheeldebug, nil for none
 	wall      func() time.Time            // the wall clock: time.Now, but for tests that step it
 	shards    []shard
 
@@ -61,6 +60,10 @@ type TimingWheel struct {
 	// those of the inline executor aside.
 	inflight atomic.Int64
 	waiting  atomic.Int64 // of these, those that a custom executor has not begun
+
+	_ [64]byte
+
+	begun sharedLateness // of callbacks, as they began
 
 	_ [64]byte
 
