@@ -38,10 +38,10 @@ import (
 type Collector struct {
 	tw *timingwheel.TimingWheel
 
-	whole    []described[timingwheel.Stats]
-	levels   []described[timingwheel.LevelStats]
-	shards   []described[timingwheel.ShardStats]
-	lateness *prometheus.Desc
+	whole      []described[timingwheel.Stats]
+	levels     []described[timingwheel.LevelStats]
+	shards     []described[timingwheel.ShardStats]
+	histograms []*prometheus.Desc // as in latenessMetrics
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
@@ -90,10 +90,12 @@ func NewCollector(tw *timingwheel.TimingWheel, opts ...Option) *Collector {
 	}
 	wheel := prometheus.Labels{"wheel": config.name}
 	c := &Collector{
-		tw:       tw,
-		whole:    describe(wholeMetrics, wheel),
-		levels:   describe(levelMetrics, wheel, "level"),
-		lateness: prometheus.NewDesc(prefix+latenessName, latenessHelp, nil, wheel),
+		tw:     tw,
+		whole:  describe(wholeMetrics, wheel),
+		levels: describe(levelMetrics, wheel, "level"),
+	}
+	for _, m := range latenessMetrics {
+		c.histograms = append(c.histograms, prometheus.NewDesc(prefix+m.name, m.help, nil, wheel))
 	}
 	if config.shards {
 		c.shards = describe(shardMetrics, wheel, "shard")
@@ -120,7 +122,9 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	sendDescs(ch, c.whole)
 	sendDescs(ch, c.levels)
 	sendDescs(ch, c.shards)
-	ch <- c.lateness
+	for _, desc := range c.histograms {
+		ch <- desc
+	}
 }
 
 func sendDescs[T any](ch chan<- *prometheus.Desc, metrics []described[T]) {
@@ -145,7 +149,9 @@ func (c *Collector) collect(ch chan<- prometheus.Metric, s *timingwheel.Stats) {
 			send(ch, c.shards, &s.Shards[i], strconv.Itoa(i))
 		}
 	}
-	ch <- latenessOf(c.lateness, &s.Lateness)
+	for i, desc := range c.histograms {
+		ch <- latenessOf(desc, latenessMetrics[i].of(s))
+	}
 }
 
 func send[T any](ch chan<- prometheus.Metric, metrics []described[T], stats *T, labels ...string) {

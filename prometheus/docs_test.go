@@ -152,8 +152,8 @@ func TestReadmeCount(t *testing.T) {
 	tw.AfterFunc(time.Hour, func() {}) // on the third level
 	file, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	require.Len(t, flatten(gather(t, NewCollector(tw))), 50)
-	require.Contains(t, string(file), "With three levels that makes 50 series for each wheel.")
+	require.Len(t, flatten(gather(t, NewCollector(tw))), 83)
+	require.Contains(t, string(file), "With three levels that makes 83 series for each wheel.")
 }
 
 // dashboard is what the tests read of dashboard.json.

@@ -183,18 +183,20 @@ func expected(s timingwheel.Stats, wheel string, shards bool) samples {
 			set("shard_longest_hold_timers", float64(h.LongestHold), "shard", shard)
 		}
 	}
-	for i := range s.Lateness.Counts {
-		below := int64(0)
-		for _, n := range s.Lateness.Counts[:i+1] {
-			below += n
+	for name, l := range map[string]timingwheel.Lateness{"lateness_seconds": s.Lateness, "callback_lateness_seconds": s.CallbackLateness} {
+		for i := range l.Counts {
+			below := int64(0)
+			for _, n := range l.Counts[:i+1] {
+				below += n
+			}
+			le := "+Inf"
+			if i < len(l.Counts)-1 {
+				le = bound(timingwheel.LatenessBound(i).Seconds())
+			}
+			set(name+"_bucket", float64(below), "le", le)
 		}
-		le := "+Inf"
-		if i < len(s.Lateness.Counts)-1 {
-			le = bound(timingwheel.LatenessBound(i).Seconds())
-		}
-		set("lateness_seconds_bucket", float64(below), "le", le)
+		set(name+"_sum", l.Sum.Seconds())
+		set(name+"_count", float64(l.Samples))
 	}
-	set("lateness_seconds_sum", s.Lateness.Sum.Seconds())
-	set("lateness_seconds_count", float64(s.Lateness.Samples))
 	return all
 }

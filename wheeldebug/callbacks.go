@@ -27,6 +27,10 @@ func LogSlow(l *slog.Logger) func(timingwheel.SlowCallback) {
 		switch {
 		case c.Waited:
 			message = "the executor was late to begin a timer's callback"
+		case c.Alone && c.Over:
+			message = "a timer's callback took long"
+		case c.Alone:
+			message = "a timer's callback is taking long"
 		case c.Over:
 			message = "a timer's callback held up the wheel"
 		}
@@ -37,14 +41,24 @@ func LogSlow(l *slog.Logger) func(timingwheel.SlowCallback) {
 // Label is the key of the label that WithProfilerLabels sets.
 const Label = "timer"
 
-// WithProfilerLabels has every callback run with a label for package runtime/pprof, Label,
-// whose value is the function's name: so that a profile tells whose timers take the
-// processor, or whose goroutines hang. Goroutines that a callback starts inherit it.
-// Cost: some allocations for each callback.
-func WithProfilerLabels() timingwheel.Option {
+// WithProfilerLabels has every callback run with the labels of ctx for package
+// runtime/pprof and one more, Label, whose value is the function's name: so that a
+// profile tells whose timers take the processor, or whose goroutines hang. Goroutines
+// that a callback starts inherit them.
+//
+// Labels come from a context, as Go does not tell which a goroutine has. So a callback
+// has none but these, and a worker of WithExecutor's has those of ctx afterwards. If your
+// workers have labels, give the context that they come from; if each worker has its own,
+// do without WithProfilerLabels. For no other labels ctx is context.Background().
+//
+// Cost: some allocations for each callback. WithProfilerLabels panics if ctx is nil.
+func WithProfilerLabels(ctx context.Context) timingwheel.Option {
+	if ctx == nil {
+		panic("wheeldebug: WithProfilerLabels with a nil context")
+	}
 	return func(tw *timingwheel.TimingWheel) {
 		around.Set(tw, func(name string, f func()) {
-			pprof.Do(context.Background(), pprof.Labels(Label, name), func(context.Context) { f() })
+			pprof.Do(ctx, pprof.Labels(Label, name), func(context.Context) { f() })
 		})
 	}
 }

@@ -2,6 +2,7 @@ package wheeldebug
 
 import (
 	"bytes"
+	"context"
 	"log/slog"
 	"runtime/pprof"
 	"testing"
@@ -33,6 +34,14 @@ func TestLogSlow(t *testing.T) {
 		out.Reset()
 		LogSlow(plain)(timingwheel.SlowCallback{Name: "f", For: time.Second, Waited: true, Over: true})
 		require.Equal(t, `level=WARN msg="the executor was late to begin a timer's callback" callback=f for=1s`+"\n", out.String())
+
+		out.Reset()
+		tw = timingwheel.New(timingwheel.WithSlowCallback(time.Second, LogSlow(plain)))
+		tw.AfterFunc(time.Minute, dawdle)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, `level=WARN msg="a timer's callback is taking long" `+name+" for=1s\n"+
+			`level=WARN msg="a timer's callback took long" `+name+" for=3s\n", out.String())
 	})
 	require.PanicsWithValue(t, "wheeldebug: nil Logger", func() { LogSlow(nil) })
 }
@@ -48,7 +57,7 @@ func TestProfilerLabels(t *testing.T) {
 		"custom":    {timingwheel.WithExecutor(func(f func()) { go f() })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tw := timingwheel.New(append(opts, WithProfilerLabels())...)
+			tw := timingwheel.New(append(opts, WithProfilerLabels(context.Background()))...)
 			for _, start := range []func(f func()){
 				func(f func()) { tw.AfterFunc(0, f) },
 				func(f func()) { tw.ScheduleFunc(once{}, f, timingwheel.StartNow()) },
@@ -61,6 +70,35 @@ func TestProfilerLabels(t *testing.T) {
 			require.NotContains(t, goroutines(t), `"timer":`)
 		})
 	}
+}
+
+// A worker keeps the labels that it has by the context that WithProfilerLabels is given,
+// and a callback has them too.
+func TestProfilerLabelsOfAWorker(t *testing.T) {
+	work := make(chan func())
+	profiles := make(chan string)
+	worker := pprof.WithLabels(context.Background(), pprof.Labels("pool", "orders"))
+	var tw *timingwheel.TimingWheel
+	go pprof.Do(worker, pprof.Labels(), func(context.Context) {
+		for f := range work {
+			f()
+			profiles <- goroutines(t)
+		}
+		close(profiles)
+	})
+	tw = timingwheel.New(timingwheel.WithExecutor(func(f func()) { work <- f }), WithProfilerLabels(worker))
+	tw.AfterFunc(time.Millisecond, func() { profiles <- goroutines(t) })
+	during, after := <-profiles, <-profiles
+	require.Regexp(t, `"pool":"orders", "timer":"github.com/go-timingwheel/timingwheel/wheeldebug.TestProfilerLabelsOfAWorker.func`, during)
+	require.Contains(t, after, `"pool":"orders"`)
+	require.NotContains(t, after, `"timer":`)
+	require.NoError(t, tw.Shutdown(t.Context()))
+	close(work)
+	<-profiles
+	require.PanicsWithValue(t, "wheeldebug: WithProfilerLabels with a nil context", func() {
+		//lint:ignore SA1012 the misuse under test
+		WithProfilerLabels(nil)
+	})
 }
 
 // once is a Scheduler without runs.

@@ -1,6 +1,7 @@
 package wheeldebug_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -103,7 +104,7 @@ func ExampleLogSlow() {
 }
 
 func ExampleWithProfilerLabels() {
-	tw := timingwheel.New(wheeldebug.WithProfilerLabels())
+	tw := timingwheel.New(wheeldebug.WithProfilerLabels(context.Background()))
 	tw.AfterFunc(time.Minute, report)
 	// In a profile report, and all that it calls, has the label timer=main.report:
 	//

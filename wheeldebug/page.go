@@ -68,6 +68,8 @@ var (
 		{"lateness.p99_ns", "99 % below", "late", ""},
 		{"lateness.mean_ns", "Mean", "late", ""},
 		{"lateness.samples", "Samples", "count", ""},
+		{"callback_lateness.p50_ns", "Half of the callbacks below", "late", "when they began: what they waited for an executor is in it"},
+		{"callback_lateness.p99_ns", "99 % of the callbacks below", "late", ""},
 	}
 	overviewTable = table{"wheels", []field{
 		{"name", "Wheel", "wheel", ""}, {"state", "State", "state", ""}, {"pending", "Pending", "count", "timers armed now"},

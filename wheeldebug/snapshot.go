@@ -123,7 +123,8 @@ type reading struct {
 	Running     int64 `json:"running"`
 	Waiting     int64 `json:"waiting"`
 
-	Lateness lateness `json:"lateness"`
+	Lateness         lateness `json:"lateness"`
+	CallbackLateness lateness `json:"callback_lateness"`
 
 	CountLimit int     `json:"count_limit"`
 	Due        int     `json:"due"`
@@ -303,12 +304,15 @@ func (t *tally) take(name string, tw *timingwheel.TimingWheel) *reading {
 		Running:     stats.Running,
 		Waiting:     stats.Waiting,
 		Lateness:    latenessOf(&stats.Lateness),
-		CountLimit:  c.Limit,
-		Due:         p.Due,
-		Beyond:      p.Beyond,
-		Levels:      make([]level, len(p.Levels)),
-		Queue:       queue{Buckets: p.Queued, Head: make([]entry, len(p.Queue))},
-		Shards:      make([]shard, len(stats.Shards)),
+
+		CallbackLateness: latenessOf(&stats.CallbackLateness),
+
+		CountLimit: c.Limit,
+		Due:        p.Due,
+		Beyond:     p.Beyond,
+		Levels:     make([]level, len(p.Levels)),
+		Queue:      queue{Buckets: p.Queued, Head: make([]entry, len(p.Queue))},
+		Shards:     make([]shard, len(stats.Shards)),
 	}
 	switch {
 	case p.Stopped:
