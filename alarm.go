@@ -66,6 +66,7 @@ func (tw *TimingWheel) wakeAt(e int64) {
 	if e >= a.armed.Load() {
 		return
 	}
+	_ = pause("waking")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e < a.armed.Load() {
@@ -118,6 +119,7 @@ func (tw *TimingWheel) restLocked() {
 	for i := range tw.shards {
 		first = min(first, tw.shards[i].next.Load())
 	}
+	_ = pause("resting")
 	if first != unset {
 		tw.setAlarmLocked(first)
 	}

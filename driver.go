@@ -48,6 +48,7 @@ const (
 
 // drive is what the alarm calls.
 func (tw *TimingWheel) drive() {
+	_ = pause("rung")
 	if tw.takeOver() {
 		// Deferred, as user code may end the goroutine: what it had in hand stays
 		// due, so the alarm rings at once, and another goroutine carries on.
@@ -77,6 +78,7 @@ func (tw *TimingWheel) takeOver() bool {
 
 // leave ends a driver.
 func (tw *TimingWheel) leave() {
+	_ = pause("leaving")
 	a := &tw.alarm
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,6 +113,7 @@ func (tw *TimingWheel) round(now int64) {
 			return
 		}
 		s.piece(now, limit, holdLimit)
+		_ = pause("between pieces")
 		tw.breathe()
 	}
 }
@@ -271,6 +274,7 @@ func (s *shard) settle() (next int64) {
 	if !s.due.empty() {
 		next = min(next, s.wheel.now)
 	}
+	_ = pause("settling")
 	s.next.Store(next)
 	return next
 }
@@ -355,9 +359,11 @@ func (s *shard) sampleLocked(deadline int64) (timed int64) {
 // ends its context. If it has been extended since, piece looks at it again.
 func (s *shard) fireLocked(t *Timer, word uint64) {
 	f := t.f // read before the word says idle: from then on Init may change it
+	_ = pause("claiming")
 	if !t.word.CompareAndSwap(word, makeWord(idle, 0)) {
 		return
 	}
+	_ = pause("claimed")
 	t.unlink()
 	s.count.fired++
 	timed := s.sampleLocked(deadlineOf(word))
@@ -401,6 +407,7 @@ func (s *shard) unlock() {
 	for i, f := range claimed {
 		claimed[i] = nil
 		go tw.call(f)
+		_ = pause("started")
 	}
 }
 

@@ -138,7 +138,9 @@ func (tw *TimingWheel) recovered() {
 // counts down and then looks at stopped, while Shutdown sets stopped and then
 // looks at the count, so at least one of them sees the other.
 func (tw *TimingWheel) returned() {
-	if tw.inflight.Add(-1) == 0 && tw.stopped.Load() {
+	last := tw.inflight.Add(-1) == 0
+	_ = pause("returning")
+	if last && tw.stopped.Load() {
 		tw.alarm.mu.Lock()
 		tw.announceQuietLocked()
 		tw.alarm.mu.Unlock()

@@ -124,6 +124,7 @@ func (s *shard) arm(t *Timer, as state, deadline, now int64) {
 
 // rearm makes t pending for Reset, and reports whether it was.
 func (s *shard) rearm(t *Timer, deadline, now int64) (wasPending bool) {
+	_ = pause("rearming")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.kind == recurring && !isPending(t.word.Load()) {
@@ -161,7 +162,9 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 		go tw.call(tw.observed(f))
 		return wasPending
 	}
-	tw.wakeAt(s.placeLocked(t, deadline, now))
+	e := s.placeLocked(t, deadline, now)
+	_ = pause("filed")
+	tw.wakeAt(e)
 	return wasPending
 }
 
@@ -219,6 +222,7 @@ func (s *shard) sweep(unfired *[]Unfired) {
 		}
 		f := t.f // read before the word says idle: from then on Init may change it
 		word, _ := t.disarm(idle)
+		_ = pause("swept")
 		t.unlink()
 		s.count.dropped++
 		switch deadline := deadlineOf(word); {

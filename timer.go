@@ -154,6 +154,7 @@ func (t *Timer) Stop() bool {
 	if !isPending(t.word.Load()) {
 		return false
 	}
+	_ = pause("stopping")
 	after := idle
 	if t.kind == recurring {
 		after = ended
@@ -207,6 +208,7 @@ func (t *Timer) Reset(d time.Duration) bool {
 	s := t.home("Reset")
 	now := s.tw.now()
 	deadline := deadlineAfter(now, d)
+	_ = pause("touching")
 	return t.extend(deadline, now) || s.rearm(t, deadline, now)
 }
 

@@ -216,6 +216,7 @@ func (tw *TimingWheel) Drain() []Unfired {
 // not nil.
 func (tw *TimingWheel) halt(unfired *[]Unfired) {
 	tw.stopped.Store(true)
+	_ = pause("halting")
 	tw.silence() // again, if another Stop has not come to it yet: Shutdown waits for the ring
 	for i := range tw.shards {
 		tw.shards[i].sweep(unfired)
