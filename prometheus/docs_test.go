@@ -199,12 +199,17 @@ type source struct {
 	UID  string `json:"uid"`
 }
 
-func TestDashboard(t *testing.T) {
-	metrics := exportedMetrics(t)
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
 	file, err := os.ReadFile("dashboard.json")
 	require.NoError(t, err)
-	var d dashboard
 	require.NoError(t, json.Unmarshal(file, &d))
+	return d
+}
+
+func TestDashboard(t *testing.T) {
+	metrics := exportedMetrics(t)
+	d := readDashboard(t)
 	require.Nil(t, d.ID, "Grafana gives the number")
 	require.NotEmpty(t, d.UID)
 	require.NotEmpty(t, d.Title)
