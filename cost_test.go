@@ -41,6 +41,8 @@ func TestCostTable(t *testing.T) {
 		now   = time.Now()
 		later = time.Hour
 	)
+	cancellable, cancel := context.WithCancel(ctx)
+	defer cancel()
 	with := func(opts ...func() timingwheel.ScheduleOption) [][2]func() {
 		var calls [][2]func()
 		for _, opt := range opts {
@@ -66,6 +68,10 @@ func TestCostTable(t *testing.T) {
 		"`WithTimeout`, `WithDeadline`": call(
 			func() { _, cancel := tw.WithTimeout(ctx, time.Hour); cancel() },
 			func() { _, cancel := tw.WithDeadline(ctx, now.Add(time.Hour)); cancel() }),
+		"the same, and the first `Done`": call(
+			func() { ctx, cancel := tw.WithTimeout(ctx, time.Hour); ctx.Done(); cancel() }),
+		"the same below a cancellable parent": call(
+			func() { ctx, cancel := tw.WithTimeout(cancellable, time.Hour); ctx.Done(); cancel() }),
 		"`NewTimer`, `NewTicker`": call(
 			func() { tw.NewTimer(time.Hour).Stop() },
 			func() { tw.NewTicker(time.Hour).Stop() }),

@@ -66,9 +66,10 @@ executor, or Stop or Reset returned true, or the wheel was stopped.
 # Contexts and channels
 
 WithTimeout, WithDeadline and their Cause forms make contexts as package context does,
-the plain forms at half the cost unless somebody waits for them: the first call of Done
-makes the context known to its parent and to package context, and the whole then costs
-up to a half more than package context's. After, NewTimer and NewTicker send on channels
+the plain forms at half the cost unless they are waited for. The first call of Done
+makes the context known to its parent and to package context: the whole then costs 1.2 to
+1.5 times what package context takes, and 1.5 to 2.1 times below a cancellable parent of
+package context's, as for an HTTP request. After, NewTimer and NewTicker send on channels
 as those of package time do. Contexts and channels outlive their wheel: package time takes
 them over, so no one waits for ever. Package netidle closes connections on which nothing
 happens.
