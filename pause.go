@@ -2,11 +2,11 @@
 
 package timingwheel
 
-// A pause point is a place where a test may hold a goroutine up, to force an interleaving of which
-// there would be one chance in a million: _ = pause("filed"). It exists under the build tag
-// timingwheel_pause only, where pause is a function (pause_on.go). Here pause is a type and the same
-// line converts a constant, which the compiler has forgotten before it inlines or generates code.
-// An empty function was rejected: it cost (*Timer).extend its inlining and left NOPs behind.
+// A pause point, such as _ = pause("filed"), is where a test holds a goroutine up to force an
+// interleaving. Pause points exist under the build tag timingwheel_pause only, where pause is a
+// function (pause_on.go). Here pause is a type, so the same line converts a constant and compiles to
+// nothing. An empty function would not: it leaves NOPs behind.
 //
-// Where a point lies is said in pause_on.go, what each is for in docs/design.md.
+// Even the conversion counts in the inliner's budget. (*Timer).extend has no room left in it, so its
+// pause point is in Reset.
 type pause string
