@@ -261,9 +261,14 @@ func (c *deadlineContext) endLocked(err, cause error) {
 	default:
 		source.end()
 	}
+	timedOut := len(c.followers) > 0 && isOver(err, c.at)
 	for child := range c.followers {
 		child.mu.Lock() // after its parent's, as with package context
-		if child.ended() == nil {
+		switch {
+		case child.ended() != nil:
+		case timedOut && child.at.Before(c.at):
+			child.endLocked(err, child.ownCause())
+		default:
 			child.endLocked(err, cause)
 		}
 		child.mu.Unlock()
@@ -281,11 +286,22 @@ func (c *deadlineContext) endLocked(err, cause error) {
 // expire is what the driver starts a goroutine for.
 func (c *deadlineContext) expire() {
 	c.catchUp()
-	cause := context.DeadlineExceeded
+	c.cancel(context.DeadlineExceeded, c.ownCause())
+}
+
+// ownCause is the cause of c if its deadline comes first.
+func (c *deadlineContext) ownCause() error {
 	if c.keeper != nil && c.keeper.own != nil {
-		cause = c.keeper.own
+		return c.keeper.own
 	}
-	c.cancel(context.DeadlineExceeded, cause)
+	return context.DeadlineExceeded
+}
+
+// isOver reports that a context which has ended by err has reached its deadline at. Then a
+// child with an earlier deadline has reached that before, and ends by its own cause, though
+// its timer, which is late by up to a tick, may be the later one.
+func isOver(err error, at time.Time) bool {
+	return err == context.DeadlineExceeded && !time.Now().Before(at)
 }
 
 // fallBack hands c over to package time, unless it has ended.
@@ -312,9 +328,15 @@ func (c *deadlineContext) catchUp() {
 	if c.ended() != nil {
 		return
 	}
-	if err := c.parent.Err(); err != nil {
-		c.cancel(err, context.Cause(c.parent))
+	err := c.parent.Err()
+	if err == nil {
+		return
 	}
+	cause := context.Cause(c.parent)
+	if at, ok := c.parent.Deadline(); ok && c.at.Before(at) && isOver(err, at) {
+		cause = c.ownCause()
+	}
+	c.cancel(err, cause)
 }
 
 func (c *deadlineContext) Deadline() (time.Time, bool) { return c.at, true }

@@ -1079,3 +1079,81 @@ func TestContextMisuse(t *testing.T) {
 		(*TimingWheel)(nil).WithTimeout(context.Background(), 1)
 	})
 }
+
+// A child whose deadline is less than a tick before its parent's ends by its own, although
+// its timer may be the later one: its cause is not the parent's.
+func TestContextAheadOfItsParentByLessThanATick(t *testing.T) {
+	parents := errors.New("the parent's")
+	own := errors.New("its own")
+	const at, later = 10300 * time.Microsecond, 10600 * time.Microsecond
+	makers := map[string]func(tw *TimingWheel) (context.Context, context.CancelFunc){
+		"package context's": func(*TimingWheel) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(context.Background(), later, parents)
+		},
+		"ours": func(tw *TimingWheel) (context.Context, context.CancelFunc) {
+			return tw.WithTimeoutCause(context.Background(), later, parents)
+		},
+	}
+	for name, parentOf := range makers {
+		for _, waitedFor := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, waited for: %t", name, waitedFor), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					tw := New(withShards(1))
+					type pair struct{ plain, withCause context.Context }
+					var children []pair
+					for range 200 { // which of the goroutines is first is up to chance
+						parent, cancel := parentOf(tw)
+						defer cancel()
+						plain, cancelPlain := tw.WithTimeout(parent, at)
+						withCause, cancelCause := tw.WithTimeoutCause(parent, at, own)
+						defer cancelPlain()
+						defer cancelCause()
+						children = append(children, pair{plain, withCause})
+						if waitedFor {
+							plain.Done()
+							withCause.Done()
+						}
+					}
+					time.Sleep(10900 * time.Microsecond) // the parent's deadline has come; the tick has not
+					synctest.Wait()
+					for range 2 {
+						for _, c := range children {
+							if err := c.withCause.Err(); err != nil {
+								require.Equal(t, context.DeadlineExceeded, err)
+								require.Equal(t, own, context.Cause(c.withCause))
+								require.Equal(t, context.DeadlineExceeded, c.plain.Err())
+								if waitedFor {
+									require.Equal(t, context.DeadlineExceeded, context.Cause(c.plain))
+								}
+							}
+						}
+						time.Sleep(time.Millisecond)
+						synctest.Wait()
+					}
+					for _, c := range children {
+						require.Equal(t, context.DeadlineExceeded, c.withCause.Err())
+						require.Equal(t, own, context.Cause(c.withCause))
+					}
+				})
+			})
+		}
+	}
+
+	// A parent that ends before the child's deadline decides, whatever it calls its error.
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		first, cancelFirst := context.WithTimeoutCause(context.Background(), time.Second, parents)
+		defer cancelFirst()
+		child, cancel := tw.WithTimeoutCause(withoutDeadline{first}, time.Minute, own)
+		defer cancel()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, context.DeadlineExceeded, child.Err())
+		require.Equal(t, parents, context.Cause(child))
+	})
+}
+
+// withoutDeadline is a context that does not tell its deadline.
+type withoutDeadline struct{ context.Context }
+
+func (withoutDeadline) Deadline() (time.Time, bool) { return time.Time{}, false }
