@@ -40,8 +40,11 @@ or are part of structs that are reused.
 A callback never begins before its deadline. Deadlines round up to the tick, a
 millisecond by default; to that comes what the platform takes to wake a sleeping
 program, about a millisecond on Linux. Callbacks of earlier ticks are handed over
-before those of later ticks; within a tick there is no order. A callback that
-blocks delays others only with WithInline, or with an executor that blocks.
+before those of later ticks; within a tick there is no order. With the default
+executor, which starts a goroutine for each callback, a timer that is due when it is
+armed does not wait for the driver, and so may overtake earlier ticks if the driver is
+late. A callback that blocks delays others only with WithInline, or with an executor
+that blocks.
 
 Durations run on the monotonic clock: a step of the wall clock moves nothing.
 AtFunc with a time that has no monotonic reading, and ScheduleFunc but for Every,

@@ -70,6 +70,43 @@ func TestDueAtOnceRunsOnAGoroutineOfItsOwn(t *testing.T) {
 	})
 }
 
+// TestDueAtOnceDoesNotWaitForALateDriver: with a goroutine for each callback, a timer that
+// is due when it is armed comes before one of an earlier tick that the driver has not got
+// to, as doc.go says. With the other executors the ticks keep their order.
+func TestDueAtOnceDoesNotWaitForALateDriver(t *testing.T) {
+	for _, x := range executors {
+		t.Run(x.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				tw := New(append(x.opts(), withShards(1))...)
+				var mu sync.Mutex
+				var got []string
+				note := func(s string) func() { return func() { mu.Lock(); got = append(got, s); mu.Unlock() } }
+				tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
+					if time.Since(tw.start) > 0 {
+						time.Sleep(time.Second) // on the driver
+						return time.Time{}
+					}
+					return at.Add(time.Millisecond)
+				}), func() {})
+				tw.AfterFunc(2*time.Millisecond, note("of an earlier tick"))
+				time.Sleep(500 * time.Millisecond)
+				tw.AfterFunc(0, note("due at once"))
+				synctest.Wait()
+				want := []string{"of an earlier tick", "due at once"}
+				if tw.executor == goroutine {
+					require.Equal(t, want[1:], got)
+					want[0], want[1] = want[1], want[0]
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if tw.run == nil || x.name == "custom, at once" { // goroutines of one moment have no order
+					require.Equal(t, want, got)
+				}
+			})
+		})
+	}
+}
+
 // TestNoLockWhileUserCodeRuns calls everything from everywhere that is user code.
 func TestNoLockWhileUserCodeRuns(t *testing.T) {
 	for _, ex := range executors {
