@@ -306,7 +306,7 @@ func (s *shard) flushTimer(t *Timer, from *bucket, upTo int64) {
 		t.unlink()
 		s.countMoveLocked(from, deadline)
 		s.placeLocked(t, deadline, upTo)
-	case t.kind.alone(), t.kind == expiring:
+	case t.kind.alone(), t.kind == expiring, t.kind == keyed:
 		s.fireLocked(t, word)
 	case t.kind == sending:
 		s.sendLocked(t.channel(), word)
@@ -367,11 +367,14 @@ func (s *shard) fireLocked(t *Timer, word uint64) {
 	t.unlink()
 	s.count.fired++
 	timed := s.sampleLocked(deadlineOf(word))
-	if t.kind == expiring {
+	switch t.kind {
+	case expiring:
 		s.tw.driver.claim(t.context().expire)
-		return
+	case keyed:
+		s.expireLocked(t.keyed(), timed)
+	default:
+		s.handOverLocked(s.tw.observed(f), f, timed)
 	}
-	s.handOverLocked(s.tw.observed(f), f, timed)
 }
 
 // claim has unlock start a goroutine for f.

@@ -175,16 +175,19 @@ func (tw *TimingWheel) observes() bool {
 }
 
 // observe calls f, a callback of the caller's.
-func (tw *TimingWheel) observe(f func()) {
+func (tw *TimingWheel) observe(f func()) { tw.observeAs(f, f) }
+
+// observeAs calls f on behalf of the callback named.
+func (tw *TimingWheel) observeAs(named, f func()) {
 	call := f
 	if tw.around != nil {
-		call = func() { tw.around(nameOf(f), f) }
+		call = func() { tw.around(nameOf(named), f) }
 	}
 	if trace.IsEnabled() {
-		defer trace.StartRegion(context.Background(), "timingwheel: callback "+nameOf(f)).End()
+		defer trace.StartRegion(context.Background(), "timingwheel: callback "+nameOf(named)).End()
 	}
 	if tw.slow != nil && tw.executor == goroutine { // with the others what counts is the driver's time
-		tw.slow.watch(f, true, call)
+		tw.slow.watch(named, true, call)
 		return
 	}
 	call()

@@ -127,8 +127,8 @@ func (s *shard) rearm(t *Timer, deadline, now int64) (wasPending bool) {
 	_ = pause("rearming")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t.kind == recurring && !isPending(t.word.Load()) {
-		return false // the schedule has ended
+	if (t.kind == recurring || t.kind == keyed) && !isPending(t.word.Load()) {
+		return false // the schedule, or the entry of the Map, has ended
 	}
 	return s.armLocked(t, pending, deadline, now)
 }
@@ -239,6 +239,9 @@ func (s *shard) sweep(unfired *[]Unfired) {
 			}
 		case unfired != nil:
 			*unfired = append(*unfired, t.unfired(word, f))
+		}
+		if t.kind == keyed {
+			s.dropLocked(t.keyed())
 		}
 		if n%holdLimit == 0 {
 			s.mu.Unlock()

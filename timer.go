@@ -15,6 +15,7 @@ import (
 //	from      to        who                          meaning
 //	idle      pending   AfterFunc, AtFunc, Reset     armed
 //	pending   pending   extend, without the lock     deadline later; returns true
+//	pending   pending   keep, without the lock       deadline later, or as it was; returns true
 //	pending   pending   Reset, ResetAt               moved; returns true
 //	pending   pending   driver                       next run of a schedule, next tick of
 //	                                                 a Ticker, or next look at the wall clock
@@ -26,12 +27,12 @@ import (
 //	pending   idle      TimingWheel.Stop, Drain      dropped, handed back, or taken over
 //	                                                 by package time
 //
-// Every transition is made under the lock of the timer's shard but for one: extend moves the
-// deadline of a pending timer later with a compare-and-swap alone. So every
+// Every transition is made under the lock of the timer's shard but for these: extend and keep move
+// the deadline of a pending timer later with a compare-and-swap alone. So every
 // transition is one atomic exchange, under the lock too, or it could undo an extension
 // that came between its load and its store: a compare-and-swap that looks again when
 // it fails, or, where the old deadline does not matter, a swap.
-// What extend decides by is in the word that it swaps, and in nothing else: the
+// What they decide by is in the word that it swaps, and in nothing else: the
 // timer may be stopped, moved and armed again at any moment in between.
 //
 // Pending comes in two kinds, onWall saying that the deadline is the next look at
@@ -64,6 +65,7 @@ const (
 	recurring             // part of a schedule with a Scheduler
 	sending               // part of a channel
 	expiring              // part of a deadlineContext
+	keyed                 // part of an entry of a Map
 )
 
 // alone says that a Timer is no part of anything, and its callback all there is.
@@ -193,6 +195,21 @@ func (t *Timer) extend(deadline, now int64) bool {
 	old := deadlineOf(word)
 	return isPending(word) && deadline >= old && old > now &&
 		t.word.CompareAndSwap(word, makeWord(pending, deadline))
+}
+
+// keep has a pending timer fire at the deadline or later, and reports whether it is pending. Of
+// several at once the latest deadline holds. An overdue timer may be among those that wait in due,
+// as after ResetAt: the driver takes it out when its turn comes.
+func (t *Timer) keep(deadline int64) bool {
+	for {
+		word := t.word.Load()
+		if !isPending(word) {
+			return false
+		}
+		if deadlineOf(word) >= deadline || t.word.CompareAndSwap(word, makeWord(pending, deadline)) {
+			return true
+		}
+	}
 }
 
 // Reset arms the Timer to fire d from now, whether it is pending, has fired or

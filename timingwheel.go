@@ -228,6 +228,9 @@ func (t *Timer) unfired(word uint64, f func()) Unfired {
 	switch t.kind {
 	case plain, sending:
 		return u
+	case keyed:
+		u.F = t.keyed().expired
+		return u
 	}
 	r := t.schedule()
 	u.F = r.f

@@ -1,0 +1,413 @@
+package timingwheel
+
+import (
+	"hash/maphash"
+	"iter"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// This file holds maps whose keys expire. Each Set makes one entry, which never changes: its Timer
+// is its first field, and the state word of that Timer alone says whether the entry lives. Whoever
+// swaps the word from pending to idle has decided what becomes of the entry:
+//
+//	the driver                      expired; the callback is called
+//	Set                             replaced
+//	Delete, Expire, Map.Drain       deleted, expired, handed back
+//	TimingWheel.Stop and Drain      dropped, handed back
+//
+// So the outcomes of an entry are those of an arming, and exact for the same reason. An entry that
+// has ended leaves the table a moment later: a reader may still find it there, sees that it is not
+// pending, and looks again under the lock. An entry is never armed twice, so nothing that comes
+// late, neither a callback nor a reader, can mistake one Set for another.
+//
+// Get, Touch and Reset find a key without a lock (see maptable.go). The locks are those of the
+// table's shards; a shard of the wheel is locked under them and never the other way round.
+
+// A Map holds values by key, each until its time has come. It is made by NewMap. It suits sessions,
+// leases, presence, retries and debouncing: whatever is set by key, kept by being used, and has to
+// be dealt with when it is not. Its methods may be called from any goroutine, its callback included.
+//
+// Each Set ends in exactly one way: the value expires and the callback is called with it, once; a
+// Delete returns it; a later Set of the same key returns it; Drain hands it back; or the wheel is
+// stopped, which drops what the Map holds, or hands it back through the wheel's own Drain. From
+// that moment on the key is gone, though the callback may not have begun. If Touch or Reset reports
+// true, the value does not expire before the time that the call asked for.
+//
+// A value expires no earlier than its time, and later by at most a tick and what the platform
+// takes to wake up. Until then it is there. On a stopped wheel a Map is empty, and stays so.
+//
+// A key that is not equal to itself, such as a NaN, can be set. It expires, and All and Drain find
+// it, but no other call can.
+//
+// Cost: Get, Touch and Reset take no lock and allocate nothing, unless Reset brings a time forward;
+// Touch and Reset read the clock. Set makes one allocation, and takes a lock of the Map and one of
+// the wheel; so does Delete, without the allocation. A key takes 72 bytes with the key and the
+// value, rounded up to a size class, and 8 to 16 in the table: 104 to 112 for a string and a pointer. What
+// a crowd of keys took is given back as they go. No call takes longer because there are many keys.
+type Map[K comparable, V any] struct {
+	tw      *TimingWheel
+	expired func(K, V)
+	owner   owner
+	seed    maphash.Seed
+	shift   uint8 // from a hash to its shard
+	stopped atomic.Bool
+	shards  []mapShard[K, V]
+}
+
+// NewMap returns an empty Map whose values expire on tw. When one does, expired is called with its
+// key and value on the executor of tw, by default on a goroutine of its own, and without any lock;
+// by then the key is gone from the Map. expired may be nil if there is nothing to do.
+//
+// A Map needs no end of its own, as it has no goroutine; a Map with values in it is kept by tw.
+func NewMap[K comparable, V any](tw *TimingWheel, expired func(key K, value V)) *Map[K, V] {
+	tw.check("NewMap")
+	n := mapShardsFor(runtime.GOMAXPROCS(0))
+	m := &Map[K, V]{
+		tw:      tw,
+		expired: expired,
+		seed:    maphash.MakeSeed(),
+		shift:   uint8(64 - bits.Len(uint(n-1))),
+		shards:  make([]mapShard[K, V], n),
+	}
+	m.owner = owner{take: m.take, call: m.call}
+	if expired != nil {
+		m.owner.named = *(*func())(unsafe.Pointer(&m.expired))
+	}
+	for i := range m.shards {
+		m.shards[i].init()
+	}
+	return m
+}
+
+// Set holds value under key for d, and returns the value that it replaces, which then does not
+// expire. A zero or negative d is due at once; one beyond 146 years never comes. If the wheel or the
+// Map has been stopped, the value is dropped.
+func (m *Map[K, V]) Set(key K, value V, d time.Duration) (old V, replaced bool) {
+	s, hash := m.home("Set", key)
+	now := m.tw.now()
+	e := m.newEntry(hash, key, value)
+	s.mu.Lock()
+	at := s.atLocked(hash, key)
+	if was := at.Load(); was != nil && was.timer.Stop() {
+		old, replaced = was.value, true
+	}
+	m.putAndUnlock(s, at, e, deadlineAfter(now, d), now)
+	return old, replaced
+}
+
+// TouchOrSet is Touch if the key is there, and Set if it is not, in one step. It returns the value
+// that is there afterwards, and whether it was there before. It is all that a debounce needs: each
+// event is one call, and expired is called when there was none for d.
+func (m *Map[K, V]) TouchOrSet(key K, value V, d time.Duration) (actual V, touched bool) {
+	s, hash := m.home("TouchOrSet", key)
+	now := m.tw.now()
+	deadline := deadlineAfter(now, d)
+	if e, _ := s.find(hash, key); e != nil && e.timer.keep(deadline) {
+		return e.value, true
+	}
+	e := m.newEntry(hash, key, value)
+	s.mu.Lock()
+	at := s.atLocked(hash, key)
+	if there := at.Load(); there != nil && there.timer.keep(deadline) {
+		s.mu.Unlock()
+		return there.value, true
+	}
+	m.putAndUnlock(s, at, e, deadline, now)
+	return value, false
+}
+
+// Get returns the value of the key, and whether there is one. It does not change when the value
+// expires; Touch does.
+func (m *Map[K, V]) Get(key K) (value V, ok bool) {
+	s, hash := m.home("Get", key)
+	if e := s.lookUp(hash, key, func(t *Timer) bool { return isPending(t.word.Load()) }); e != nil {
+		return e.value, true
+	}
+	return value, false
+}
+
+// Touch keeps the value of the key for d from now at least, and returns it. It never brings the time
+// forward: of two calls at once the later time holds. It returns false if there is no such key, also
+// if the key has just expired; its value then does not come back.
+func (m *Map[K, V]) Touch(key K, d time.Duration) (value V, ok bool) {
+	s, hash := m.home("Touch", key)
+	deadline := deadlineAfter(m.tw.now(), d)
+	if e := s.lookUp(hash, key, func(t *Timer) bool { return t.keep(deadline) }); e != nil {
+		return e.value, true
+	}
+	return value, false
+}
+
+// Reset has the value of the key expire d from now, sooner or later than it would have. It returns
+// false if there is no such key. A zero or negative d is due at once.
+func (m *Map[K, V]) Reset(key K, d time.Duration) bool {
+	s, hash := m.home("Reset", key)
+	return s.lookUp(hash, key, func(t *Timer) bool { return t.Reset(d) }) != nil
+}
+
+// Expire has the value of the key expire now, whatever its time: the key is gone when Expire
+// returns, and expired is called as if its time had come. It returns false if there is no such key.
+func (m *Map[K, V]) Expire(key K) bool {
+	e := m.remove("Expire", key)
+	if e != nil && m.expired != nil {
+		// A copy, which is in no table: a Touch that has found e cannot put this off.
+		now := m.tw.now()
+		m.arm(m.newEntry(e.hash, e.key, e.value), now, now)
+	}
+	return e != nil
+}
+
+// Delete removes the key and returns its value, which then does not expire. It returns false if
+// there is no such key, also if it has just expired.
+func (m *Map[K, V]) Delete(key K) (value V, ok bool) {
+	if e := m.remove("Delete", key); e != nil {
+		return e.value, true
+	}
+	return value, false
+}
+
+// Len returns the number of keys. Cost: a lock for each of a few shards.
+func (m *Map[K, V]) Len() (n int) {
+	m.check("Len")
+	for i := range m.shards {
+		s := &m.shards[i]
+		s.mu.Lock()
+		n += s.n
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// All returns the keys and values in no order, each key at most once. What comes or goes meanwhile
+// may be among them or not; a key that is there all the time is. No lock is held while the loop's
+// body runs, which may call anything of the Map.
+func (m *Map[K, V]) All() iter.Seq2[K, V] {
+	m.check("All")
+	return func(yield func(K, V) bool) {
+		var some []*entry[K, V]
+		for i := range m.shards {
+			s := &m.shards[i]
+			for w := s.walk(); !w.done(); {
+				some = w.next(some[:0])
+				for _, e := range some {
+					value, ok := e.value, e.timer.Pending()
+					if !ok {
+						value, ok = m.Get(e.key) // unless another has taken its place
+					}
+					if ok && !yield(e.key, value) {
+						return
+					}
+				}
+				clear(some) // the body may run for long
+			}
+		}
+	}
+}
+
+// MapEntry is what a Map held under a key when it was drained.
+type MapEntry[K comparable, V any] struct {
+	Key      K
+	Value    V
+	Deadline time.Time // when it would have expired
+}
+
+// Drain stops the Map for good and hands back what it held, by deadline: none of it expires any
+// more. What is set afterwards is dropped. Callbacks that were handed over before may still begin;
+// the wheel's Shutdown waits for them. The wheel itself goes on.
+func (m *Map[K, V]) Drain() []MapEntry[K, V] {
+	m.check("Drain")
+	left := make([]MapEntry[K, V], 0, m.Len())
+	m.stopped.Store(true)
+	for i := range m.shards {
+		left = m.drain(&m.shards[i], left)
+	}
+	slices.SortStableFunc(left, func(a, b MapEntry[K, V]) int { return a.Deadline.Compare(b.Deadline) })
+	return left
+}
+
+func (m *Map[K, V]) drain(s *mapShard[K, V], left []MapEntry[K, V]) []MapEntry[K, V] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n := 1; ; n++ {
+		at := s.anyLocked()
+		if at == nil {
+			return left
+		}
+		e := at.Load()
+		if word, was := e.end(); was {
+			left = append(left, MapEntry[K, V]{e.key, e.value, m.tw.instant(deadlineOf(word))})
+		}
+		s.unlinkLocked(at)
+		if n%holdLimit == 0 {
+			s.mu.Unlock()
+			s.mu.Lock()
+		}
+	}
+}
+
+// An entry is what one Set has made. hash, value and key are fixed; next belongs to the table.
+type entry[K comparable, V any] struct {
+	keyedTimer // the first field: see Map.take
+	hash       uint64
+	next       atomic.Pointer[entry[K, V]]
+	value      V
+	key        K // last, so that a value of no size takes no room
+}
+
+// A keyedTimer is what the driver knows of an entry, whatever the types of its Map are. A closure
+// for each entry, as Init takes one, would be another allocation.
+type keyedTimer struct {
+	timer Timer // the first field: see Timer.keyed
+	owner *owner
+}
+
+// An owner is what the driver knows of a Map. Fixed.
+type owner struct {
+	take func(*keyedTimer) // takes an entry out of the table, if it is there
+	call func(*keyedTimer) // calls expired, if there is one
+
+	// named is expired, for its name alone. It is not what its type says, and must not be called.
+	named func()
+}
+
+func (t *Timer) keyed() *keyedTimer { return (*keyedTimer)(unsafe.Pointer(t)) }
+
+var ( // out of range if it is not the first
+	_ = [1]struct{}{}[unsafe.Offsetof(keyedTimer{}.timer)]
+	_ = [1]struct{}{}[unsafe.Offsetof(entry[int, int]{}.keyedTimer)]
+)
+
+// fire is the callback of an entry whose timer has fired.
+func (k *keyedTimer) fire() {
+	k.owner.take(k)
+	k.owner.call(k)
+}
+
+// expired is the same for what Drain hands back, which is in no table.
+func (k *keyedTimer) expired() { k.owner.call(k) }
+
+// expireLocked hands over the callback of k, whose timer the driver has claimed. It releases the
+// lock on the way. timed is as sampleLocked returned it.
+func (s *shard) expireLocked(k *keyedTimer, timed int64) {
+	named, f := k.owner.named, k.fire
+	if named == nil || s.tw.executor == custom {
+		// Here, as an executor may drop what it is given, or not begin it for long.
+		s.unlock()
+		k.owner.take(k)
+		s.lock()
+		f = k.expired
+	}
+	if named != nil {
+		s.handOverLocked(f, named, timed)
+	}
+}
+
+// dropLocked lets go of k, which was pending when its wheel was stopped. It releases the lock.
+func (s *shard) dropLocked(k *keyedTimer) {
+	s.mu.Unlock()
+	k.owner.take(k)
+	s.mu.Lock()
+}
+
+func (m *Map[K, V]) take(k *keyedTimer) {
+	e := (*entry[K, V])(unsafe.Pointer(k))
+	s := m.shard(e.hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropLocked(e)
+}
+
+func (m *Map[K, V]) call(k *keyedTimer) {
+	e := (*entry[K, V])(unsafe.Pointer(k))
+	switch {
+	case m.expired == nil:
+	case m.tw.observes():
+		m.tw.observeAs(m.owner.named, func() { m.expired(e.key, e.value) })
+	default:
+		m.expired(e.key, e.value)
+	}
+}
+
+func (m *Map[K, V]) check(what string) {
+	if m == nil || m.tw == nil {
+		panic("timingwheel: " + what + " on a Map that NewMap did not make")
+	}
+}
+
+// home returns the shard of the key, and its hash. It panics as a map does if the key cannot be
+// hashed, before any lock is taken.
+func (m *Map[K, V]) home(what string, key K) (s *mapShard[K, V], hash uint64) {
+	m.check(what)
+	hash = maphash.Comparable(m.seed, key)
+	return m.shard(hash), hash
+}
+
+// shard goes by the high bits of the hash; its buckets go by the low ones.
+func (m *Map[K, V]) shard(hash uint64) *mapShard[K, V] { return &m.shards[hash>>m.shift] }
+
+func (m *Map[K, V]) newEntry(hash uint64, key K, value V) *entry[K, V] {
+	e := &entry[K, V]{hash: hash, key: key, value: value}
+	e.timer.kind = keyed
+	e.owner = &m.owner
+	return e
+}
+
+// putAndUnlock arms e and puts it where at leads, in place of an entry that has ended or at the end
+// of the chain. It releases the lock of s.
+//
+// The entry is armed before it can be found, as whoever finds one that is not pending takes it
+// for one that has ended. If it fires first, its callback waits for the lock to take it out.
+func (m *Map[K, V]) putAndUnlock(s *mapShard[K, V], at *chain[K, V], e *entry[K, V], deadline, now int64) {
+	full := false
+	if !m.stopped.Load() { // under the lock, or e could slip in behind Drain
+		m.arm(e, deadline, now)
+	}
+	switch {
+	case isPending(e.timer.word.Load()):
+		full = s.putLocked(at, e)
+	case at.Load() != nil: // the Map or the wheel is stopped, or e has fired already
+		s.unlinkLocked(at)
+	}
+	s.mu.Unlock()
+	if full {
+		s.addSegment()
+	}
+}
+
+func (m *Map[K, V]) arm(e *entry[K, V], deadline, now int64) {
+	w := m.tw.lockHome()
+	e.timer.shard = w
+	w.armLocked(&e.timer, pending, deadline, now)
+	w.mu.Unlock()
+}
+
+// remove ends the entry of the key and takes it out of the table. It returns nil if there is none.
+func (m *Map[K, V]) remove(what string, key K) *entry[K, V] {
+	s, hash := m.home(what, key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.atLocked(hash, key)
+	e := at.Load()
+	if e == nil || !e.timer.Stop() {
+		return nil
+	}
+	s.unlinkLocked(at)
+	return e
+}
+
+// end is Timer.Stop, and returns the word that the timer had.
+func (k *keyedTimer) end() (word uint64, was bool) {
+	s := k.timer.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if word, was = k.timer.disarm(idle); was {
+		k.timer.unlink()
+		s.count.stopped++
+	}
+	return word, was
+}
