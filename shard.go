@@ -237,11 +237,14 @@ func (s *shard) sweep(unfired *[]Unfired) {
 			if unfired != nil {
 				*unfired = append(*unfired, t.unfired(word, r.send))
 			}
+		case t.kind == keyed:
+			k := t.keyed()
+			if unfired != nil {
+				*unfired = append(*unfired, t.unfired(word, k.expired))
+			}
+			s.dropLocked(k)
 		case unfired != nil:
 			*unfired = append(*unfired, t.unfired(word, f))
-		}
-		if t.kind == keyed {
-			s.dropLocked(t.keyed())
 		}
 		if n%holdLimit == 0 {
 			s.mu.Unlock()

@@ -226,10 +226,7 @@ func (tw *TimingWheel) halt(unfired *[]Unfired) {
 func (t *Timer) unfired(word uint64, f func()) Unfired {
 	u := Unfired{Timer: t, Deadline: t.shard.tw.instant(deadlineOf(word)), F: f}
 	switch t.kind {
-	case plain, sending:
-		return u
-	case keyed:
-		u.F = t.keyed().expired
+	case plain, sending, keyed:
 		return u
 	}
 	r := t.schedule()
