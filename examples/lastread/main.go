@@ -1,5 +1,5 @@
 // Lastread is a news server that mails each reader a digest two hours after his last
-// read. Every read pushes the digest on, so there is one timer for each reader who has
+// read. Every read puts the digest off, so there is one timer for each reader who has
 // been there lately, and nothing for those who have had their digest.
 //
 // The program plays five hours of it with readers of its own, some of which come back
@@ -13,7 +13,7 @@
 //	curl -X DELETE 127.0.0.1:8080/readers/ada
 //	curl 127.0.0.1:8080/waiting
 //
-// Debounce.go is the part to copy.
+// Of interest are the news, below: all that a digest takes is a call for each read.
 package main
 
 import (
@@ -51,9 +51,12 @@ func run(ctx context.Context, d *story.Diary, addr string) error {
 	n := newNews(tw, d.Real(quiet), s.mailed)
 	tw.ScheduleFunc(timingwheel.Every(d.Real(newsGap)), n.publish)
 	err := d.Serve(ctx, addr, n.handler(), s.play)
-	// After the requests, which push digests on, those, then the wheel, which waits for
+	// After the requests, which put digests off, those, then the wheel, which waits for
 	// mails that are being written.
-	left := n.digests.stop()
+	var left []string
+	for _, digest := range n.digests.Drain() {
+		left = append(left, digest.Key)
+	}
 	if err := errors.Join(err, story.Within(tw.Shutdown)); err != nil {
 		return err
 	}
@@ -68,10 +71,12 @@ func run(ctx context.Context, d *story.Diary, addr string) error {
 	return nil
 }
 
-// News is the server. mu guards the articles and what each reader has seen. The
-// debounce has a lock of its own, and neither is taken under the other.
+// News is the server. Each reader with a digest to come has a key in digests, which every read
+// puts off and which is gone once the digest is due. mu guards the articles and what each reader
+// has seen.
 type news struct {
-	digests *debounce[string]
+	digests *timingwheel.Map[string, struct{}]
+	quiet   time.Duration
 	mail    func(reader string, unread []string)
 
 	mu       sync.Mutex
@@ -80,8 +85,8 @@ type news struct {
 }
 
 func newNews(tw *timingwheel.TimingWheel, quiet time.Duration, mail func(reader string, unread []string)) *news {
-	n := &news{mail: mail, articles: []string{}, seen: make(map[string]int)}
-	n.digests = newDebounce(tw, quiet, n.digest)
+	n := &news{quiet: quiet, mail: mail, articles: []string{}, seen: make(map[string]int)}
+	n.digests = timingwheel.NewMap(tw, n.digest)
 	return n
 }
 
@@ -91,9 +96,23 @@ func (n *news) publish() {
 	n.articles = append(n.articles, fmt.Sprintf("article %d", len(n.articles)+1))
 }
 
-// digest is what the debounce calls. If the reader comes back at that very moment, he
-// sees in one of the two places what the other has not, and the mail may be empty.
-func (n *news) digest(reader string) { n.mail(reader, n.unread(reader)) }
+// read is what a reader asks for. A read at the very moment of the digest either puts it off or
+// begins another two hours, and the digest is sent.
+func (n *news) read(reader string) []string {
+	unread := n.unread(reader)
+	n.digests.TouchOrSet(reader, struct{}{}, n.quiet)
+	return unread
+}
+
+// digest is called when there was no read for as long as quiet. If the reader comes back at that
+// very moment, he sees in one of the two places what the other has not, and the mail may be empty.
+func (n *news) digest(reader string, _ struct{}) { n.mail(reader, n.unread(reader)) }
+
+// forget says whether there was a digest to come.
+func (n *news) forget(reader string) bool {
+	_, ok := n.digests.Delete(reader)
+	return ok
+}
 
 // unread returns the articles that the reader has not seen, which he then has.
 func (n *news) unread(reader string) []string {
@@ -107,15 +126,13 @@ func (n *news) unread(reader string) []string {
 func (n *news) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /news/{reader}", story.Handle(nil, func(r *http.Request, _ any) ([]string, error) {
-		unread := n.unread(r.PathValue("reader"))
-		n.digests.touch(r.PathValue("reader"))
-		return unread, nil
+		return n.read(r.PathValue("reader")), nil
 	}))
 	mux.Handle("DELETE /readers/{reader}", story.Handle(nil, func(r *http.Request, _ any) (bool, error) {
-		return n.digests.forget(r.PathValue("reader")), nil
+		return n.forget(r.PathValue("reader")), nil
 	}))
 	mux.Handle("GET /waiting", story.Handle(nil, func(*http.Request, any) (int, error) {
-		return n.digests.waiting(), nil
+		return n.digests.Len(), nil
 	}))
 	return mux
 }

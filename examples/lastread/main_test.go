@@ -61,13 +61,12 @@ func TestDigest(t *testing.T) {
 			mails = append(mails, append([]string{reader}, unread...))
 		})
 		n.publish()
-		n.unread("ada")
-		n.digests.touch("ada")
+		n.read("ada")
 		n.publish()
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
 		require.Equal(t, [][]string{{"ada", "article 2"}}, mails)
-		require.Zero(t, n.digests.waiting())
+		require.Zero(t, n.digests.Len())
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sort"
 	"sync"
 	"testing"
@@ -21,7 +20,7 @@ type firing struct {
 	key string
 }
 
-// tape collects calls of fire.
+// tape collects digests.
 type tape struct {
 	mu    sync.Mutex
 	start time.Time
@@ -30,7 +29,7 @@ type tape struct {
 
 func newTape() *tape { return &tape{start: time.Now()} }
 
-func (p *tape) fire(key string) {
+func (p *tape) mail(key string, _ []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.fired = append(p.fired, firing{time.Since(p.start), key})
@@ -66,110 +65,100 @@ func TestTwoHoursAfterTheLastRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newTape()
-				d := newDebounce(timingwheel.New(), quiet, p.fire)
+				tw := timingwheel.New()
+				n := newNews(tw, quiet, p.mail)
 				for _, e := range c.events {
 					time.Sleep(e.at - time.Since(p.start))
-					require.True(t, d.touch(e.key))
+					n.read(e.key)
 				}
 				time.Sleep(1000 * h)
 				synctest.Wait()
 				require.Equal(t, c.want, p.all())
-				require.Zero(t, d.waiting())
-				require.Zero(t, d.tw.Len())
+				require.Zero(t, n.digests.Len())
+				require.Zero(t, tw.Len())
 			})
 		})
 	}
 }
 
-// The event at the very moment of firing, step by step: the callback has been handed
-// over and has not begun.
-func TestEventMeetsFiring(t *testing.T) {
+// The read at the very moment of the digest, step by step: the callback has been handed over and
+// has not begun.
+func TestReadMeetsDigest(t *testing.T) {
 	type setup struct {
-		d    *debounce[string]
+		n    *news
 		p    *tape
 		next func() (callback func()) // waits for the next that is handed over
 	}
 	for name, play := range map[string]func(t *testing.T, s setup){
-		"event first": func(t *testing.T, s setup) {
-			expire := s.next()
-			s.d.touch("a")
-			expire()
-			require.Empty(t, s.p.all(), "it would be early")
-			require.Equal(t, 1, s.d.waiting())
+		"read first": func(t *testing.T, s setup) {
+			digest := s.next()
+			s.n.read("a")
+			digest()
+			require.Equal(t, []firing{{quiet, "a"}}, s.p.all(), "for the reads before")
 			s.next()()
-			require.Equal(t, []firing{{2 * quiet, "a"}}, s.p.all())
+			require.Equal(t, []firing{{quiet, "a"}, {2 * quiet, "a"}}, s.p.all(), "for this one")
 		},
-		"firing first": func(t *testing.T, s setup) {
+		"digest first": func(t *testing.T, s setup) {
 			s.next()()
-			s.d.touch("a")
+			s.n.read("a")
 			require.Equal(t, []firing{{quiet, "a"}}, s.p.all())
 			s.next()()
 			require.Equal(t, []firing{{quiet, "a"}, {2 * quiet, "a"}}, s.p.all())
 		},
 		"held up for another two hours": func(t *testing.T, s setup) {
 			first := s.next()
-			s.d.touch("a")
+			s.n.read("a")
 			second := s.next()
 			first()
 			second()
-			require.Equal(t, []firing{{2 * quiet, "a"}}, s.p.all())
-		},
-		"held up until there is another entry": func(t *testing.T, s setup) {
-			first := s.next()
-			s.d.touch("a")
-			s.next()()
-			s.d.touch("a")
-			third := s.next() // not pending any more, so only its identity tells
-			first()
-			require.Equal(t, []firing{{2 * quiet, "a"}}, s.p.all())
-			third()
-			require.Equal(t, []firing{{2 * quiet, "a"}, {3 * quiet, "a"}}, s.p.all())
+			require.Equal(t, []firing{{2 * quiet, "a"}, {2 * quiet, "a"}}, s.p.all())
 		},
 		"forgotten": func(t *testing.T, s setup) {
-			expire := s.next()
-			require.True(t, s.d.forget("a"))
-			require.False(t, s.d.forget("a"))
-			expire()
-			require.Empty(t, s.p.all())
+			digest := s.next()
+			require.False(t, s.n.forget("a"), "too late")
+			digest()
+			require.Equal(t, []firing{{quiet, "a"}}, s.p.all())
 		},
-		"stopped": func(t *testing.T, s setup) {
-			expire := s.next()
-			require.Equal(t, []string{"a"}, s.d.stop())
-			expire()
-			require.Empty(t, s.p.all(), "stop has handed it back")
+		"drained": func(t *testing.T, s setup) {
+			digest := s.next()
+			require.Empty(t, s.n.digests.Drain(), "too late")
+			digest()
+			require.Equal(t, []firing{{quiet, "a"}}, s.p.all())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				handedOver := make(chan func(), 10)
 				p := newTape()
-				d := newDebounce(timingwheel.New(timingwheel.WithExecutor(func(f func()) { handedOver <- f })), quiet, p.fire)
-				d.touch("a")
-				play(t, setup{d, p, func() func() { return <-handedOver }})
-				require.Zero(t, d.waiting())
-				require.Zero(t, d.tw.Len())
+				tw := timingwheel.New(timingwheel.WithExecutor(func(f func()) { handedOver <- f }))
+				n := newNews(tw, quiet, p.mail)
+				n.read("a")
+				play(t, setup{n, p, func() func() { return <-handedOver }})
+				require.Zero(t, n.digests.Len())
+				require.Zero(t, tw.Len())
 			})
 		})
 	}
 }
 
-func TestForgetAndStop(t *testing.T) {
+func TestForgetAndDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTape()
-		d := newDebounce(timingwheel.New(), quiet, p.fire)
+		tw := timingwheel.New()
+		n := newNews(tw, quiet, p.mail)
 		for _, key := range []string{"a", "b", "c"} {
-			d.touch(key)
+			n.read(key)
 		}
-		require.True(t, d.forget("b"))
-		require.False(t, d.forget("b"))
-		require.False(t, d.forget("nobody"))
-		require.Equal(t, 2, d.tw.Len())
+		require.True(t, n.forget("b"))
+		require.False(t, n.forget("b"))
+		require.False(t, n.forget("nobody"))
+		require.Equal(t, 2, tw.Len())
 		time.Sleep(time.Hour)
-		require.ElementsMatch(t, []string{"a", "c"}, d.stop())
-		require.Empty(t, d.stop())
-		require.False(t, d.touch("a"))
-		require.False(t, d.forget("a"))
-		require.Zero(t, d.tw.Len())
+		require.Len(t, n.digests.Drain(), 2)
+		require.Empty(t, n.digests.Drain())
+		n.read("a")
+		require.False(t, n.forget("a"))
+		require.Zero(t, tw.Len())
 		time.Sleep(24 * time.Hour)
 		require.Empty(t, p.all())
 	})
@@ -182,7 +171,8 @@ func TestHammer(t *testing.T) {
 	const keys, writers, events = 20, 8, 40
 	synctest.Test(t, func(t *testing.T) {
 		p := newTape()
-		d := newDebounce(timingwheel.New(), quiet, p.fire)
+		tw := timingwheel.New()
+		n := newNews(tw, quiet, p.mail)
 		var mu sync.Mutex
 		touched := make(map[string]map[time.Duration]bool)
 		var writing sync.WaitGroup
@@ -190,7 +180,7 @@ func TestHammer(t *testing.T) {
 			writing.Go(func() {
 				for range events {
 					key := fmt.Sprint("key", rand.IntN(keys))
-					d.touch(key)
+					n.read(key)
 					mu.Lock()
 					if touched[key] == nil {
 						touched[key] = make(map[time.Duration]bool)
@@ -203,7 +193,7 @@ func TestHammer(t *testing.T) {
 		}
 		writing.Wait()
 		time.Sleep(2 * quiet)
-		require.NoError(t, d.tw.Shutdown(context.Background()))
+		require.NoError(t, tw.Shutdown(context.Background()))
 
 		fired := make(map[string]map[time.Duration]bool)
 		for _, f := range p.all() {
@@ -220,30 +210,7 @@ func TestHammer(t *testing.T) {
 				require.True(t, fired[key][event+quiet] || at[event+quiet], "the event of %s at %v is lost", key, event)
 			}
 		}
-		require.Zero(t, d.waiting())
+		require.Zero(t, n.digests.Len())
 		t.Logf("%d events, %d firings", writers*events, len(p.fired))
 	})
-}
-
-// What keys take is given back when they have gone.
-func TestMemoryIsGivenBack(t *testing.T) {
-	const n = 50_000
-	heap := func() int64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	d := newDebounce(timingwheel.New(), time.Hour, func(int) {})
-	before := heap()
-	for key := range n {
-		d.touch(key)
-	}
-	full := heap() - before
-	for key := range n {
-		require.True(t, d.forget(key))
-	}
-	require.Less(t, heap()-before, full/10)
-	d.tw.Stop()
 }
