@@ -66,6 +66,11 @@ while user code runs, and none for more than a bounded number of timers. Each
 arming of a timer has exactly one outcome: its callback was handed to the
 executor, or Stop or Reset returned true, or the wheel was stopped.
 
+# By key
+
+A Map holds values by key, each until its time has come: sessions, leases, presence, a
+debounce. Touch keeps a key without a lock, and each Set has exactly one outcome.
+
 # Contexts and channels
 
 WithTimeout, WithDeadline and their Cause forms make contexts as package context does,
@@ -115,6 +120,8 @@ to the tick there, too: with a tick of a nanosecond, a timer fires at its exact 
 	Reset, ResetAt else  no allocation, one clock reading, one mutex
 	Stop                 no allocation, one mutex
 	Pending              an atomic load
+	Map.Touch, Map.Get   no allocation, no lock; Touch a clock reading, one compare-and-swap
+	Map.Set, Map.Delete  one allocation for Set, two mutexes
 	WithTimeout          2 allocations of 176 bytes, the rest as AfterFunc; Done 6 to 9 more, once
 	NewTimer, NewTicker  3 allocations of 216 bytes, the rest as AfterFunc
 	Len, Stats           a mutex per processor; Stats looks at each slot in use

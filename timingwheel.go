@@ -13,13 +13,13 @@ import (
 // # Locking
 //
 // Each shard has a lock, which guards its timers, the alarm has one, and so has each
-// context. They are taken in this order: a context's (more in context.go), a shard's, the
-// alarm's; nobody holds two shards'. Each is
+// context and each shard of a Map's table. They are taken in this order: a context's (more in
+// context.go) or a table's, a shard's, the alarm's; nobody holds two shards'. Each is
 // held for a bounded number of timers at a time and never while user code runs:
 // callbacks, executors, Schedulers and panic handlers are all called without any, so
 // they may call anything of the wheel. The alarm is set under both, and a caller's
 // own timer that is due at once gets its goroutine under its shard's; neither
-// blocks. Timer.extend alone changes a timer without a lock. Callers never wait for
+// blocks. Timer.extend and keep alone change a timer without a lock. Callers never wait for
 // the driver, only for a lock. Init of a timer from another wheel takes the lock
 // of the shard that it leaves, and no other.
 

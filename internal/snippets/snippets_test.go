@@ -33,6 +33,7 @@ var preambles = map[string]string{
 			w       http.ResponseWriter
 			r       *http.Request
 			answers chan string
+			id, user string
 			err     error
 		)
 		func report() {}
