@@ -783,6 +783,35 @@ func TestMapShutdownWaits(t *testing.T) {
 	})
 }
 
+// dawdleOver is a callback that is found by its name.
+func dawdleOver(int, string) { dawdle() }
+
+// TestMapCallbackIsNamed: tools tell of the caller's function, and not of what is between.
+func TestMapCallbackIsNamed(t *testing.T) {
+	for _, ex := range executors {
+		t.Run(ex.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var l slowLog
+				var names []string
+				tw := New(append(ex.opts(), WithSlowCallback(time.Second, l.add))...)
+				tw.around = func(name string, f func()) { names = append(names, name); f() }
+				m := NewMap(tw, dawdleOver)
+				m.Set(1, "", time.Second)
+				pass(t, tw, time.Minute)
+				require.Equal(t, []string{inThisPackage + "dawdleOver"}, names)
+				if ex.name == "custom, a goroutine each" {
+					require.Empty(t, l.told(), "that executor's to watch")
+					return
+				}
+				require.Len(t, l.told(), 2)
+				for _, c := range l.told() {
+					require.Equal(t, inThisPackage+"dawdleOver", c.Name)
+				}
+			})
+		})
+	}
+}
+
 func TestMapMisuseIsNamed(t *testing.T) {
 	var none *TimingWheel
 	require.PanicsWithValue(t, "timingwheel: NewMap on a nil TimingWheel", func() { NewMap[int, int](none, nil) })
