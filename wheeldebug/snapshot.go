@@ -278,6 +278,8 @@ func (r *reading) estimate() {
 		l.Estimate = l.Timers
 		if rest > 0 && full > 0 {
 			l.Estimate += int(float64(rest) * float64(l.inFull) / float64(full))
+			// What has been filed in the level and has not moved on is the most that it can hold.
+			l.Estimate = max(min(l.Estimate, int(l.Placed-l.Reinserted-l.Extended)), l.Timers)
 		}
 	}
 }

@@ -249,6 +249,23 @@ func TestKept(t *testing.T) {
 	})
 }
 
+// TestEstimate: what was not counted is shared out among the levels with full slots, as far as it can be there.
+func TestEstimate(t *testing.T) {
+	r := reading{counters: counters{Pending: 1000}, Due: 50, Beyond: 50, Levels: []level{
+		{Timers: 100, Placed: 1000, inFull: 40},
+		{Timers: 200, Placed: 5000, Reinserted: 100, Extended: 100, inFull: 160},
+		{Timers: 100, Placed: 1000},
+	}}
+	r.estimate() // 500 were not counted
+	require.Equal(t, []int{200, 600, 100}, []int{r.Levels[0].Estimate, r.Levels[1].Estimate, r.Levels[2].Estimate})
+	r.Levels[1].Placed = 500
+	r.estimate()
+	require.Equal(t, 300, r.Levels[1].Estimate)
+	r.Levels[1].Placed = 0 // counted a moment before
+	r.estimate()
+	require.Equal(t, 200, r.Levels[1].Estimate)
+}
+
 // TestBounded: of a slot with very many timers only so many are counted, and it is said
 // that there are more.
 func TestBounded(t *testing.T) {
