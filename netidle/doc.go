@@ -9,7 +9,10 @@ of a timing wheel.
 		netidle.WithOnTimeout(func(c *netidle.Conn, why netidle.Reason) {
 			log.Printf("%v closed: %v", c.RemoteAddr(), why)
 		}))
-	http.Serve(l, handler)
+	for {
+		conn, err := l.Accept()
+		...
+	}
 
 A Conn is a net.Conn with Limits: on the time without a read, without a write, without
 either, and on its life. When one is reached the connection is closed, or, with WithExpire,
@@ -39,22 +42,8 @@ inner connection, and both may be used at once.
 A read counts when Read has returned some bytes, a write when Write has. A connection is
 never closed before its limit, and late by what the wheel's timers are: about a tick.
 
-While nobody reads, nothing is read: a handler that computes for longer than Limits.Read or
-Limits.Idle loses its connection. Lift the limits with SetLimits while it works, in an
-http.Server by ConnState:
-
-	server.ConnState = func(conn net.Conn, state http.ConnState) {
-		if c, ok := netidle.Find(conn); ok {
-			switch state {
-			case http.StateActive:
-				c.SetLimits(netidle.Limits{Life: 12 * time.Hour})
-			case http.StateIdle:
-				c.SetLimits(netidle.Limits{Idle: time.Minute, Life: 12 * time.Hour})
-			}
-		}
-	}
-
-HTTP/2 connections are active as long as they have a stream.
+While no one reads, nothing is read: a server that computes for longer than Limits.Read or
+Limits.Idle loses its connection. It lifts the limits with SetLimits while it works.
 
 On Linux bytes that the peer takes from the send queue count as written, too. The kernel
 buffers megabytes, so a slow download may go on for long after Write has returned, or
@@ -67,6 +56,24 @@ queue changes in steps of up to 32 KiB.
 Elsewhere a large Write goes in pieces of 64 KiB, under a lock of its own so that those of
 two goroutines do not mix, and a peer that takes less than a piece within a limit is closed.
 Writes to datagram connections are never split.
+
+# HTTP
+
+HTTPListener gives the connections of an http.Server the limits of the phase they are in:
+
+	l = netidle.HTTPListener(server, l, tw, netidle.HTTPLimits{
+		Header:   10 * time.Second, // for the header of a request to arrive, with the TLS handshake
+		Body:     30 * time.Second, // while a handler waits for the body and nothing comes
+		Response: 30 * time.Second, // while the client takes nothing of the response
+		Idle:     time.Minute,      // between requests
+		Hijacked: netidle.Limits{Idle: time.Minute},
+		Life:     12 * time.Hour,
+	})
+	server.Serve(l)
+
+A handler may compute for longer than all of these. With a Listener it would lose its
+connection, and with the limits lifted by http.Server.ConnState a client that stalls in the
+middle of a body, takes nothing, or is hijacked would keep it for ever.
 
 # io.Copy
 

@@ -1,9 +1,10 @@
-// Httpidle is an HTTP server whose keep-alive connections are closed by package netidle
-// when they have waited a minute for a request, or are 230 seconds old. Its clients play
-// four minutes: two are silent and lose their connections, a busy one keeps hers, one waits
-// for a report that takes longer than the limit, and one never stops and is closed for its
-// age. At the end the program checks what became of each, and the exit status is 1 if it was
-// not what was promised.
+// Httpidle is an HTTP server whose connections are closed by package netidle when they have
+// waited a minute for a request or half a minute for the rest of a body, or are 230 seconds
+// old. Its clients play four minutes: two are silent and lose their connections, as does one
+// that stalls in the middle of an upload; a busy one keeps hers, one waits for a report that
+// takes longer than the limits, and one never stops and is closed for its age. At the end the
+// program checks what became of each, and the exit status is 1 if it was not what was
+// promised.
 //
 //	go run ./examples/httpidle              four minutes in eight seconds
 //	go run ./examples/httpidle -scale 1     in real time
@@ -35,6 +36,7 @@ import (
 // The durations of the service, as they would be in production.
 const (
 	idleLimit  = time.Minute
+	bodyLimit  = 30 * time.Second
 	lifeLimit  = 230 * time.Second
 	reportTime = 150 * time.Second
 )
@@ -74,8 +76,11 @@ func run(ctx context.Context, out io.Writer, scale float64, addr string) error {
 	tw := timingwheel.New()
 	book := &ledger{names: make(map[string]string), reasons: make(map[string]netidle.Reason)}
 	r := &reaper{
-		tw:     tw,
-		limits: netidle.Limits{Idle: clock.real(idleLimit), Life: clock.real(lifeLimit)},
+		tw: tw,
+		limits: netidle.HTTPLimits{
+			Idle: clock.real(idleLimit), Body: clock.real(bodyLimit), Response: clock.real(bodyLimit),
+			Life: clock.real(lifeLimit),
+		},
 		reaped: func(c *netidle.Conn, why netidle.Reason) {
 			clock.say("server: closed the connection of %s, reason: %v", book.note(c, why), why)
 		},
@@ -83,7 +88,7 @@ func run(ctx context.Context, out io.Writer, scale float64, addr string) error {
 	server := &http.Server{Handler: handler(clock)}
 	served := make(chan error, 1)
 	go func() { served <- r.serve(server, l) }()
-	clock.say("server: at %v, idle limit %v, lifetime %v", l.Addr(), idleLimit, lifeLimit)
+	clock.say("server: at %v, idle limit %v, body limit %v, lifetime %v", l.Addr(), idleLimit, bodyLimit, lifeLimit)
 
 	if play {
 		err = story(ctx, clock, book, l.Addr().String())
@@ -112,6 +117,12 @@ func handler(clock *clock) http.Handler {
 		case <-time.After(clock.real(reportTime)):
 			io.WriteString(w, "the report\n")
 		case <-r.Context().Done():
+		}
+	})
+	mux.HandleFunc("/upload", func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		if err == nil {
+			fmt.Fprintf(w, "%d bytes\n", n)
 		}
 	})
 	return mux

@@ -27,6 +27,7 @@ func TestRun(t *testing.T) {
 	t.Logf("\n%s", &out)
 	for _, line := range []string{
 		"connection of anna, reason: idle", "connection of ben, reason: idle", "connection of dora, reason: idle", "dora: has the report",
+		"connection of finn, reason: read idle",
 	} {
 		require.Contains(t, out.String(), line)
 	}
@@ -62,7 +63,7 @@ func TestReaper(t *testing.T) {
 				var reason netidle.Reason
 				r := &reaper{
 					tw:     tw,
-					limits: netidle.Limits{Idle: idleLimit, Life: lifeLimit},
+					limits: netidle.HTTPLimits{Idle: idleLimit, Body: bodyLimit, Response: bodyLimit, Life: lifeLimit},
 					reaped: func(_ *netidle.Conn, why netidle.Reason) { at, reason = time.Since(start), why },
 				}
 				server := &http.Server{Handler: handler(newClock(io.Discard, 1))}

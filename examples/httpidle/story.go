@@ -14,7 +14,7 @@ import (
 	"github.com/go-timingwheel/timingwheel/netidle"
 )
 
-// This file is the story: five clients, and what must become of their connections.
+// This file is the story: six clients, and what must become of their connections.
 
 const (
 	askEvery = 10 * time.Second // by the busy clients, a sixth of the idle limit
@@ -39,6 +39,7 @@ func story(ctx context.Context, clock *clock, book *ledger, addr string) error {
 	var all sync.WaitGroup
 	for name, part := range map[string]func(*client, *ledger) error{
 		"anna": anna, "ben": ben, "carla": carla, "dora": dora, "emil": emil,
+		"finn": finn,
 	} {
 		all.Go(func() {
 			began := time.Now()
@@ -118,6 +119,17 @@ func emil(c *client, book *ledger) error {
 	return c.expectReaped(book, netidle.Lifetime)
 }
 
+// finn uploads, and stops in the middle.
+func finn(c *client, book *ledger) error {
+	_, err := io.WriteString(c.conn, "POST /upload HTTP/1.1\r\nHost: example.com\r\n"+
+		"Content-Length: 10\r\n\r\nabc")
+	if err != nil {
+		return err
+	}
+	c.clock.say("finn: has sent three bytes of ten, and stops")
+	return c.expectReaped(book, netidle.ReadIdle)
+}
+
 // ask sends a request and checks the answer.
 func (c *client) ask(path, want string) error {
 	c.since = time.Now()
@@ -144,7 +156,10 @@ func (c *client) expectReaped(book *ledger, want netidle.Reason) error {
 		return fmt.Errorf("closed for the reason %v, not %v", why, want)
 	}
 	due := c.since.Add(c.clock.real(idleLimit))
-	if want == netidle.Lifetime {
+	switch want {
+	case netidle.ReadIdle:
+		due = c.since.Add(c.clock.real(bodyLimit))
+	case netidle.Lifetime:
 		due = c.began.Add(c.clock.real(lifeLimit))
 	}
 	if early := time.Until(due); early > 0 {
