@@ -8,7 +8,7 @@ import "time"
 
 // SetLimits replaces the limits. Read, Write and Idle go on counting from the last read or
 // write; one that was zero counts from now if that is later. Life always counts from the
-// beginning. It panics if a limit is negative. A limit that was reached already stays so. After
+// beginning, and Due from each call. It panics if a limit is negative. A limit that was reached already stays so. After
 // Close it does nothing.
 //
 // Cost: two mutexes, a clock reading. Listener's connections share up to 16 different Limits;
@@ -48,6 +48,7 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 		set(old.Read, limits.Read, &m.readFrom)
 		set(old.Write, limits.Write, &m.writeFrom)
 		set(old.Idle, limits.Idle, &m.idleFrom)
+		set(0, limits.Due, &m.dueFrom)
 		return
 	}
 	// There is one limit at most that counts from last.
@@ -55,6 +56,7 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 	set(old.Read, limits.Read, &from)
 	set(old.Write, limits.Write, &from)
 	set(old.Idle, limits.Idle, &from)
+	set(0, limits.Due, &from)
 	raise(&c.last, from)
 }
 
@@ -137,8 +139,10 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 		consider(reads, limits.Read, last, ReadIdle)
 		consider(writes, limits.Write, last, WriteIdle)
 		consider(idles, limits.Idle, last, Idle)
+		consider(idles, limits.Due, last, Overdue)
 		return at, why
 	}
+	consider(idles, limits.Due, m.dueFrom, Overdue)
 	read, write := max(last, m.lastRead.Load()), max(last, m.lastWrite.Load())
 	readFrom, idleFrom := max(read, m.readFrom), max(read, write, m.idleFrom)
 	if state&tracked != 0 && state&readDone == 0 {

@@ -50,7 +50,8 @@ type Conn struct {
 	state  atomic.Uint32          // changed under mu, one bit or reason at a time
 
 	// last is the instant of the last read or write that a limit asks for, in nanoseconds
-	// since options.epoch. It only grows. If state has apart, more has two in its place.
+	// since options.epoch, or, with Limits.Due alone, of SetLimits. It only grows. If state has
+	// apart, more has others in its place.
 	last atomic.Int64
 
 	mu    sync.Mutex
@@ -80,6 +81,7 @@ type more struct {
 
 	// A limit that was off counts from the SetLimits that set it, not from before.
 	readFrom, writeFrom, idleFrom int64
+	dueFrom                       int64 // of the SetLimits that set Limits.Due
 
 	reads, calls waiting // if tracked: calls of Read, and of Read and Write
 	parked       bool    // the Timer leaves out a limit until a call waits again
@@ -180,6 +182,7 @@ func (c *Conn) moreLocked() *more {
 			more
 		}{config: *shared}
 		own.config.more = &own.more
+		own.dueFrom = c.last.Load()
 		c.config.Store(&own.config)
 		return &own.more
 	}

@@ -80,6 +80,10 @@ func TestLimitsExactly(t *testing.T) {
 			writes: []time.Duration{18 * second}, why: Idle, at: 28 * second},
 		{name: "lifetime", limits: Limits{Life: 25 * second, Idle: 10 * second},
 			reads: []time.Duration{9 * second, 18 * second, 24 * second}, why: Lifetime, at: 25 * second},
+		{name: "overdue", limits: Limits{Due: 25 * second}, reads: []time.Duration{9 * second, 24 * second},
+			writes: []time.Duration{23 * second}, why: Overdue, at: 25 * second},
+		{name: "overdue, with other limits", limits: Limits{Due: 25 * second, Idle: 10 * second, Read: 20 * second, Life: time.Hour},
+			reads: []time.Duration{9 * second, 18 * second, 24 * second}, why: Overdue, at: 25 * second},
 		{name: "the first of four", limits: Limits{Read: 5 * second, Write: 20 * second, Idle: 7 * second, Life: time.Hour},
 			writes: []time.Duration{4 * second}, why: ReadIdle, at: 5 * second},
 		{name: "a millisecond before", limits: Limits{Read: 10 * second}, reads: []time.Duration{10*second - time.Millisecond},
@@ -116,7 +120,7 @@ func TestLimitsExactly(t *testing.T) {
 
 func TestNoLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, limits := range []Limits{{}, {Read: 1<<63 - 1, Write: 1<<63 - 1, Idle: 1<<63 - 1, Life: 1<<63 - 1}} {
+		for _, limits := range []Limits{{}, {Read: 1<<63 - 1, Write: 1<<63 - 1, Idle: 1<<63 - 1, Life: 1<<63 - 1, Due: 1<<63 - 1}} {
 			c, _, tw := pipe(t, limits)
 			time.Sleep(time.Second)
 			c.Write([]byte("x"))
@@ -182,6 +186,12 @@ func TestSetLimits(t *testing.T) {
 		{"the same again and again", minute, map[time.Duration]Limits{20 * second: minute, 40 * second: minute, 59 * second: minute}, 60 * second, Idle},
 		{"first none", Limits{}, map[time.Duration]Limits{30 * second: {Read: 10 * second}}, 40 * second, ReadIdle},
 		{"life counts from the beginning", Limits{}, map[time.Duration]Limits{30 * second: {Life: 50 * second}}, 50 * second, Lifetime},
+		{"due counts from the call", Limits{Due: 50 * second}, map[time.Duration]Limits{30 * second: {Due: 50 * second}}, 80 * second, Overdue},
+		{"due counts from the call, beside others", Limits{Due: 50 * second, Read: time.Hour, Idle: time.Hour},
+			map[time.Duration]Limits{30 * second: {Due: 50 * second, Read: time.Hour, Idle: time.Hour}}, 80 * second, Overdue},
+		{"due goes on when it is set alone, then beside others", Limits{Due: 50 * second},
+			map[time.Duration]Limits{30 * second: {Due: 50 * second, Idle: time.Hour}}, 80 * second, Overdue},
+		{"due is met", Limits{Due: 50 * second}, map[time.Duration]Limits{30 * second: minute}, 90 * second, Idle},
 		{"life that is over", Limits{}, map[time.Duration]Limits{30 * second: {Life: 10 * second}}, 30 * second, Lifetime},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -537,8 +547,9 @@ func TestMisuse(t *testing.T) {
 }
 
 func TestReasonString(t *testing.T) {
-	require.Equal(t, []string{"none", "read idle", "write idle", "idle", "lifetime", "Reason(5)"},
-		[]string{Reason(0).String(), ReadIdle.String(), WriteIdle.String(), Idle.String(), Lifetime.String(), Reason(5).String()})
+	require.Equal(t, []string{"none", "read idle", "write idle", "idle", "lifetime", "overdue", "Reason(6)"},
+		[]string{Reason(0).String(), ReadIdle.String(), WriteIdle.String(), Idle.String(), Lifetime.String(),
+			Overdue.String(), Reason(6).String()})
 }
 
 func TestUnsupported(t *testing.T) {

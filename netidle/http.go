@@ -243,8 +243,7 @@ type httpConn struct {
 // httpState is what the limits depend on.
 type httpState struct {
 	phase  httpPhase
-	began  time.Duration // of httpHeader, since Accept
-	heard  bool          // anything from the client
+	heard  bool // anything from the client
 	http2  bool
 	unread bool // HTTP/1: the request has a body whose end has not been read
 	reads  int  // calls of httpConn.Read under way
@@ -255,7 +254,8 @@ type httpState struct {
 type httpPhase uint8
 
 const (
-	httpHeader httpPhase = iota // from Accept, later from a request's first byte
+	httpNew    httpPhase = iota // until the header of the first request has been read
+	httpHeader                  // from the first byte of a later request
 	httpActive
 	httpIdle
 	httpHijacked
@@ -265,11 +265,10 @@ const (
 func (l *HTTPLimits) of(s *httpState) Limits {
 	limits := Limits{Life: l.Life}
 	switch s.phase {
-	case httpHeader:
+	case httpNew, httpHeader:
+		limits.Due = l.Header
 		if l.Header == 0 {
 			limits.Idle = l.Idle
-		} else if end := s.began + l.Header; end > 0 && (l.Life == 0 || end < l.Life) {
-			limits.Life = end
 		}
 	case httpActive:
 		if s.writes > 0 {
@@ -307,7 +306,7 @@ func (h *httpConn) connState(outer net.Conn, state http.ConnState) {
 	h.change(func(s *httpState) {
 		switch state {
 		case http.StateActive:
-			if s.phase == httpHeader && s.began == 0 {
+			if s.phase == httpNew {
 				// Known before the first handler runs, so that an HTTP/2 connection that
 				// has had no request yet, but settings and pings, is idle.
 				if t, ok := outer.(*tls.Conn); ok {
@@ -337,7 +336,7 @@ func (h *httpConn) Read(p []byte) (int, error) {
 			s.http2 = bytes.HasPrefix(p[:n], []byte("PRI ")) // without TLS
 		}
 		if s.phase == httpIdle && !s.http2 {
-			s.phase, s.began = httpHeader, time.Duration(h.now())
+			s.phase = httpHeader
 		}
 	})
 	return n, err

@@ -19,6 +19,11 @@ type Limits struct {
 	Write time.Duration // nothing was written
 	Idle  time.Duration // neither was anything read nor written
 	Life  time.Duration // since NewConn or Accept, whatever happened
+
+	// Due is how long these limits may last, whatever happens: since NewConn, Accept or the
+	// SetLimits that set it. It is for a step that has to end, such as a handshake, a login or
+	// the header of a request. When that is done, SetLimits sets other limits.
+	Due time.Duration
 }
 
 // check panics if a limit is negative.
@@ -26,7 +31,7 @@ func (l Limits) check() {
 	for _, limit := range [...]struct {
 		name string
 		d    time.Duration
-	}{{"Read", l.Read}, {"Write", l.Write}, {"Idle", l.Idle}, {"Life", l.Life}} {
+	}{{"Read", l.Read}, {"Write", l.Write}, {"Idle", l.Idle}, {"Life", l.Life}, {"Due", l.Due}} {
 		if limit.d < 0 {
 			panic("netidle: negative " + limit.name + " limit " + limit.d.String())
 		}
@@ -41,12 +46,13 @@ const (
 	WriteIdle                   // Limits.Write
 	Idle                        // Limits.Idle
 	Lifetime                    // Limits.Life
+	Overdue                     // Limits.Due
 )
 
-// String returns "read idle", "write idle", "idle" or "lifetime"; for the zero
+// String returns "read idle", "write idle", "idle", "lifetime" or "overdue"; for the zero
 // Reason, which stands for no limit, "none".
 func (r Reason) String() string {
-	names := [...]string{"none", "read idle", "write idle", "idle", "lifetime"}
+	names := [...]string{"none", "read idle", "write idle", "idle", "lifetime", "overdue"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -71,7 +77,7 @@ func (l Limits) touches() (bits uint32) {
 // several reports that one instant is not enough for these limits.
 func (l Limits) several() bool {
 	n := 0
-	for _, limit := range [...]time.Duration{l.Read, l.Write, l.Idle} {
+	for _, limit := range [...]time.Duration{l.Read, l.Write, l.Idle, l.Due} {
 		if limit > 0 {
 			n++
 		}
