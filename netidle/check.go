@@ -90,6 +90,9 @@ func (c *Conn) check() {
 		c.mu.Unlock()
 		return
 	}
+	if c.askUnlocked(why) {
+		return
+	}
 	opts := c.config.Load().options
 	c.setLocked(either, why)
 	if why.reads() || !opts.expire {
@@ -127,8 +130,14 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 	idles := reads || writes
 	at = forever
 	consider := func(holds bool, limit time.Duration, from int64, reason Reason) {
-		// What overflows is beyond 292 years.
-		if reached := from + int64(limit); holds && limit > 0 && reached >= from && reached < at {
+		reached := from + int64(limit)
+		if !holds || limit <= 0 || reached < from { // what overflows is beyond 292 years
+			return
+		}
+		if m != nil && m.extended != nil {
+			reached = c.extendedLocked(reason, limit, reached)
+		}
+		if reached < at {
 			at, why = reached, reason
 		}
 	}

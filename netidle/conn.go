@@ -86,8 +86,9 @@ type more struct {
 	reads, calls waiting // if tracked: calls of Read, and of Read and Write
 	parked       bool    // the Timer leaves out a limit until a call waits again
 
-	queue  queueSample
-	backup *time.Timer // in place of timer if the wheel has been stopped
+	queue    queueSample
+	extended *extensions // nil until a limit was reached
+	backup   *time.Timer // in place of timer if the wheel has been stopped
 }
 
 // The bits of Conn.state. Above them are three reasons of four bits each.

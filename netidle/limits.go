@@ -90,6 +90,7 @@ type options struct {
 	epoch  time.Time // instant 0
 	expire bool
 	hook   func(c *Conn, why Reason)
+	extend func(c *Conn, why Reason, n int) time.Duration
 	socket func(net.Conn) net.Conn
 
 	configs atomic.Pointer[[]*config] // those that connections share
