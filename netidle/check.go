@@ -1,6 +1,9 @@
 package netidle
 
-import "time"
+import (
+	"hash/maphash"
+	"time"
+)
 
 // This file holds what the Timer does when it fires, and how it is armed. All of it runs under
 // Conn.mu, but for the hook, the closing and the deadlines. Read and Write call none of it
@@ -36,7 +39,7 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 		c.config.Store(shared.with(limits))
 	}
 	c.addLocked(limits.touches())
-	c.state.And(^(touchReads | touchWrites) | limits.touches())
+	c.state.And(^(touchReads | touchWrites | counted) | limits.touches())
 
 	now := c.now()
 	set := func(was, is time.Duration, from *int64) {
@@ -49,6 +52,7 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 		set(old.Write, limits.Write, &m.writeFrom)
 		set(old.Idle, limits.Idle, &m.idleFrom)
 		set(0, limits.Due, &m.dueFrom)
+		m.dueReceived = m.received.Load()
 		return
 	}
 	// There is one limit at most that counts from last.
@@ -141,7 +145,7 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 			at, why = reached, reason
 		}
 	}
-	consider(idles, limits.Life, c.born, Lifetime)
+	consider(idles, c.lifeOf(limits), c.born, Lifetime)
 	reads, writes = reads && state&readDone == 0, writes && state&writeDone == 0
 	last := c.last.Load()
 	if m == nil {
@@ -151,7 +155,7 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 		consider(idles, limits.Due, last, Overdue)
 		return at, why
 	}
-	consider(idles, limits.Due, m.dueFrom, Overdue)
+	consider(idles, m.dueOf(limits), m.dueFrom, Overdue)
 	read, write := max(last, m.lastRead.Load()), max(last, m.lastWrite.Load())
 	readFrom, idleFrom := max(read, m.readFrom), max(read, write, m.idleFrom)
 	if state&tracked != 0 && state&readDone == 0 {
@@ -163,6 +167,27 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 	consider(writes, limits.Write, max(write, m.writeFrom), WriteIdle)
 	consider(idles, limits.Idle, idleFrom, Idle)
 	return at, why
+}
+
+// lifeOf returns Life with this connection's part of Spread.
+func (c *Conn) lifeOf(limits Limits) time.Duration {
+	if limits.Life == 0 || limits.Spread == 0 {
+		return limits.Life
+	}
+	part := maphash.Comparable(c.config.Load().seed, c) % uint64(limits.Spread)
+	return limits.Life + min(time.Duration(part), forever-limits.Life)
+}
+
+// dueOf returns Due with the time that MinRate grants for what was read.
+func (m *more) dueOf(limits Limits) time.Duration {
+	if !limits.counts() {
+		return limits.Due
+	}
+	granted := float64(m.received.Load()-m.dueReceived) / float64(limits.MinRate) * float64(time.Second)
+	if granted >= float64(forever-limits.Due) {
+		return forever
+	}
+	return limits.Due + time.Duration(granted)
 }
 
 // armLocked arms the Timer for the next limit or look at the send queue.

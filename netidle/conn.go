@@ -74,6 +74,8 @@ type more struct {
 	// raise it.
 	lastRead, lastWrite atomic.Int64
 
+	received atomic.Int64 // bytes read, if state has counted
+
 	socket  net.Conn   // what the kernel is asked about if the Conn is tracked, or nil; fixed
 	writing sync.Mutex // keeps the pieces of one Write together
 
@@ -81,7 +83,7 @@ type more struct {
 
 	// A limit that was off counts from the SetLimits that set it, not from before.
 	readFrom, writeFrom, idleFrom int64
-	dueFrom                       int64 // of the SetLimits that set Limits.Due
+	dueFrom, dueReceived          int64 // at the SetLimits that set Limits.Due
 
 	reads, calls waiting // if tracked: calls of Read, and of Read and Write
 	parked       bool    // the Timer leaves out a limit until a call waits again
@@ -105,6 +107,7 @@ const (
 	asksTCP   // the kernel knows when the peer acknowledged bytes
 	samples   // the kernel knows how long the send queue is, but not when that changed
 	tracked   // calls that wait are counted, as bytes may be unread that the kernel does not know
+	counted   // more.received counts what is read
 	pieces    // a large Write goes in pieces
 	whole     // it does not; with neither bit this has to be found out
 )
@@ -281,7 +284,7 @@ func (c *Conn) lastWrite() int64 {
 
 // Read reads from the inner connection. It touches if it read anything.
 func (c *Conn) Read(p []byte) (int, error) {
-	if c.has(tracked) {
+	if c.has(tracked | counted) {
 		return c.readTracked(p)
 	}
 	n, err := c.inner.Read(p)

@@ -231,6 +231,9 @@ func splice(to io.ReaderFrom, c *Conn, r io.Reader, s socket) (n int64, err erro
 			piece := io.LimitedReader{R: s.reader, N: size}
 			_, err = to.ReadFrom(&piece)
 			moved = size - piece.N
+			if moved > 0 && s.conn != nil {
+				s.conn.received(moved)
+			}
 			if moved > 0 && c != nil {
 				c.touch(touchWrites)
 			}
@@ -296,7 +299,7 @@ func (s *socket) copySmall(w io.Writer, limit int64) (n int64, err error) {
 		return 0, io.EOF
 	}
 	if s.conn != nil {
-		s.conn.touch(touchReads)
+		s.conn.received(int64(size))
 	}
 	written, err := w.Write(buffer[:size])
 	if err == nil && written < size {

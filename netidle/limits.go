@@ -1,6 +1,7 @@
 package netidle
 
 import (
+	"hash/maphash"
 	"net"
 	"slices"
 	"strconv"
@@ -24,6 +25,16 @@ type Limits struct {
 	// SetLimits that set it. It is for a step that has to end, such as a handshake, a login or
 	// the header of a request. When that is done, SetLimits sets other limits.
 	Due time.Duration
+
+	// MinRate keeps a peer from trickling: Due is longer by the time that the bytes read since
+	// then take at MinRate bytes per second. It is for what has no fixed size; with a Due of
+	// 10 s and a MinRate of 500, 20 s later at least 5000 bytes must have come. It costs Read an
+	// atomic operation. Zero means that Due is fixed; without Due MinRate has no effect.
+	MinRate int
+
+	// Spread makes Life longer by a random time below it, a different one for each connection,
+	// so that those which came together do not leave together.
+	Spread time.Duration
 }
 
 // check panics if a limit is negative.
@@ -31,10 +42,13 @@ func (l Limits) check() {
 	for _, limit := range [...]struct {
 		name string
 		d    time.Duration
-	}{{"Read", l.Read}, {"Write", l.Write}, {"Idle", l.Idle}, {"Life", l.Life}, {"Due", l.Due}} {
+	}{{"Read", l.Read}, {"Write", l.Write}, {"Idle", l.Idle}, {"Life", l.Life}, {"Due", l.Due}, {"Spread", l.Spread}} {
 		if limit.d < 0 {
 			panic("netidle: negative " + limit.name + " limit " + limit.d.String())
 		}
+	}
+	if l.MinRate < 0 {
+		panic("netidle: negative MinRate " + strconv.Itoa(l.MinRate))
 	}
 }
 
@@ -63,13 +77,17 @@ func (r Reason) String() string {
 func (r Reason) reads() bool  { return r != WriteIdle }
 func (r Reason) writes() bool { return r != ReadIdle }
 
-// touches returns touchReads if a limit asks for reads, and touchWrites if one asks for writes.
+// touches returns touchReads if a limit asks for reads, touchWrites if one asks for writes, and
+// counted if one asks how many bytes were read.
 func (l Limits) touches() (bits uint32) {
 	if l.Read > 0 || l.Idle > 0 {
 		bits |= touchReads
 	}
 	if l.Write > 0 || l.Idle > 0 {
 		bits |= touchWrites
+	}
+	if l.counts() {
+		bits |= counted
 	}
 	return bits
 }
@@ -82,12 +100,16 @@ func (l Limits) several() bool {
 			n++
 		}
 	}
-	return n > 1
+	return n > 1 || l.counts()
 }
+
+// counts reports that the bytes read have to be counted.
+func (l Limits) counts() bool { return l.Due > 0 && l.MinRate > 0 }
 
 // options are shared by all connections of a Listener. All but configs is fixed.
 type options struct {
 	epoch  time.Time // instant 0
+	seed   maphash.Seed
 	expire bool
 	hook   func(c *Conn, why Reason)
 	extend func(c *Conn, why Reason, n int) time.Duration
@@ -166,7 +188,7 @@ func WithSocket(find func(inner net.Conn) net.Conn) Option {
 }
 
 func newOptions(opts []Option) *options {
-	o := &options{epoch: time.Now()}
+	o := &options{epoch: time.Now(), seed: maphash.MakeSeed()}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("netidle: nil Option")

@@ -62,17 +62,27 @@ func (c *Conn) begin(read bool) (end func()) {
 	}
 }
 
-// readTracked is Read for connections that are tracked.
+// readTracked is Read for connections that are tracked, or whose bytes are counted.
 func (c *Conn) readTracked(p []byte) (int, error) {
-	defer c.begin(true)()
+	if c.has(tracked) {
+		defer c.begin(true)()
+	}
 	n, err := c.inner.Read(p)
 	if n > 0 {
-		c.touch(touchReads)
+		c.received(int64(n))
 	}
 	if err != nil {
 		err = c.readFailed(err)
 	}
 	return n, err
+}
+
+// received touches for a read of n bytes, and counts them if a limit asks for that.
+func (c *Conn) received(n int64) {
+	if c.has(counted) {
+		c.config.Load().more.received.Add(n)
+	}
+	c.touch(touchReads)
 }
 
 // writeTracked is Write for connections that are tracked, or whose large writes go in pieces.
