@@ -193,6 +193,14 @@ func (c *Conn) moreLocked() *more {
 	return shared.more
 }
 
+// ownLimits keeps SetLimits from sharing, and from allocating, for one that is called with
+// limits that are hardly ever the same.
+func (c *Conn) ownLimits() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.moreLocked()
+}
+
 func (c *Conn) has(bits uint32) bool { return c.state.Load()&bits != 0 }
 
 // addLocked does not use Or's result, so that it is one instruction.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -52,6 +53,12 @@ type HTTPLimits struct {
 	// applies to what the server reads of a body that the handler left unread, too.
 	Body time.Duration
 
+	// BodyRate is the least rate, in bytes per second, at which a body has to arrive. Of the
+	// time that the server has waited for it, Body is free; the rest must not be longer than
+	// what has come, with what TLS adds, takes at that rate. Zero means that any byte before
+	// Body is over will do. Without Body it has no effect.
+	BodyRate int
+
 	// Response limits how long the server may wait in a Write that the client takes
 	// nothing of.
 	Response time.Duration
@@ -65,8 +72,14 @@ type HTTPLimits struct {
 	// SetLimits. If Hijacked.Life is zero, Life holds on.
 	Hijacked Limits
 
-	// Life limits how long a connection may live, whatever it does.
-	Life time.Duration
+	// Life limits how long a connection may live, whatever it does. Spread makes it longer by a
+	// random time, as in Limits.
+	Life, Spread time.Duration
+
+	// Grace is how much longer than Life a request may take that is under way then. The
+	// connection is closed two seconds after it is next idle. Responses to requests that begin
+	// after Life say Connection: close, which HTTP/2 turns into GOAWAY.
+	Grace time.Duration
 }
 
 func (l HTTPLimits) check() {
@@ -75,11 +88,14 @@ func (l HTTPLimits) check() {
 		d    time.Duration
 	}{
 		{"Header", l.Header}, {"Body", l.Body}, {"Response", l.Response}, {"Idle", l.Idle},
-		{"Life", l.Life},
+		{"Life", l.Life}, {"Spread", l.Spread}, {"Grace", l.Grace},
 	} {
 		if limit.d < 0 {
 			panic("netidle: negative " + limit.name + " limit " + limit.d.String())
 		}
+	}
+	if l.BodyRate < 0 {
+		panic("netidle: negative BodyRate " + strconv.Itoa(l.BodyRate))
 	}
 	l.Hijacked.check()
 }
@@ -133,6 +149,9 @@ func (l *httpListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	h := &httpConn{Conn: c.(*Conn), limits: l.limits}
+	if l.limits.BodyRate > 0 {
+		h.ownLimits()
+	}
 	h.set = l.limits.of(&h.state)
 	return h, nil
 }
@@ -198,6 +217,9 @@ func (g httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.http2 = r.ProtoMajor == 2
 		s.unread = hasBody && !s.http2
 	})
+	if h.limits.Grace > 0 && h.isOld() {
+		w.Header().Set("Connection", "close")
+	}
 	if !hasBody {
 		handler.ServeHTTP(w, r)
 		return
@@ -249,7 +271,18 @@ type httpState struct {
 	reads  int  // calls of httpConn.Read under way
 	writes int  // calls of httpConn.Write and ReadFrom under way
 	bodies int  // HTTP/2: calls of httpBody.Read under way
+
+	end time.Duration // of its life, if it lives on Grace and is idle
+
+	// With BodyRate, while there are requests:
+	received int64         // bytes
+	waited   time.Duration // for bodies
+	changed  int64         // when the state last changed
 }
+
+// httpLinger is how long a connection that lives on Grace stays when it is idle. HTTP/2 may still
+// have to write the end of the response then, and takes a second to close after GOAWAY.
+const httpLinger = 2 * time.Second
 
 type httpPhase uint8
 
@@ -263,7 +296,7 @@ const (
 
 // of returns the limits in state s.
 func (l *HTTPLimits) of(s *httpState) Limits {
-	limits := Limits{Life: l.Life}
+	limits := Limits{Life: l.Life, Spread: l.Spread}
 	switch s.phase {
 	case httpNew, httpHeader:
 		limits.Due = l.Header
@@ -271,33 +304,70 @@ func (l *HTTPLimits) of(s *httpState) Limits {
 			limits.Idle = l.Idle
 		}
 	case httpActive:
+		if l.Life > 0 {
+			limits.Life += min(l.Grace, forever-l.Life)
+		}
 		if s.writes > 0 {
 			limits.Write = l.Response
 		}
-		if s.unread && s.reads > 0 || s.bodies > 0 {
+		if s.waits() {
 			limits.Read = l.Body
+			if l.BodyRate > 0 {
+				limits.Due = s.left(l)
+			}
 		}
 	case httpIdle:
 		limits.Idle = l.Idle
+		if s.end > 0 {
+			limits.Life, limits.Spread = s.end, 0
+		}
 	case httpHijacked:
 		limits = l.Hijacked
 		if limits.Life == 0 {
-			limits.Life = l.Life
+			limits.Life, limits.Spread = l.Life, l.Spread
 		}
 	}
 	return limits
+}
+
+// waits reports that the server waits for a body.
+func (s *httpState) waits() bool { return s.unread && s.reads > 0 || s.bodies > 0 }
+
+// left returns how long the server may wait for a body by BodyRate.
+func (s *httpState) left(l *HTTPLimits) time.Duration {
+	if l.Body == 0 {
+		return 0
+	}
+	granted := float64(s.received) / float64(l.BodyRate) * float64(time.Second)
+	if granted >= float64(forever-l.Body) {
+		return 0
+	}
+	return max(l.Body+time.Duration(granted)-s.waited, 1)
 }
 
 // change changes the state, and the limits if that changes them.
 func (h *httpConn) change(f func(s *httpState)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.limits.BodyRate > 0 {
+		now := h.now()
+		if h.state.waits() {
+			h.state.waited += time.Duration(now - h.state.changed)
+		}
+		h.state.changed = now
+	}
 	f(&h.state)
 	// Once the connection is hijacked they stay as they are: they may be the handler's.
 	if limits := h.limits.of(&h.state); limits != h.set {
 		h.set = limits
 		h.SetLimits(limits)
 	}
+}
+
+// isOld reports that the connection lives on Grace.
+func (h *httpConn) isOld() bool {
+	life := h.lifeOf(Limits{Life: h.limits.Life, Spread: h.limits.Spread})
+	return life > 0 && h.now()-h.born >= int64(life)
 }
 
 // connState follows http.Server.ConnState, which is called with outer, h or what is
@@ -314,9 +384,13 @@ func (h *httpConn) connState(outer net.Conn, state http.ConnState) {
 				}
 			}
 			s.phase = httpActive
+			s.received, s.waited = 0, 0
 			s.unread = !s.http2 // until the Handler knows, or the server reads in the background
 		case http.StateIdle:
 			s.phase = httpIdle
+			if h.limits.Grace > 0 && h.isOld() {
+				s.end = time.Duration(h.now()-h.born) + httpLinger
+			}
 		case http.StateHijacked:
 			s.phase = httpHijacked
 		}
@@ -331,6 +405,7 @@ func (h *httpConn) Read(p []byte) (int, error) {
 		if n == 0 {
 			return
 		}
+		s.received += int64(n)
 		if !s.heard {
 			s.heard = true
 			s.http2 = bytes.HasPrefix(p[:n], []byte("PRI ")) // without TLS

@@ -191,6 +191,7 @@ func TestHTTPPhases(t *testing.T) {
 		why     Reason
 		at      time.Duration
 		limits  *HTTPLimits // httpLimits if nil
+		plain   bool        // not with TLS, which adds bytes
 	}{
 		{name: "silent", handler: hello, client: func(w *httpWorld) {}, why: Overdue, at: 9 * second},
 		{name: "silent, without a limit for the header", limits: &HTTPLimits{Idle: 60 * second}, handler: hello,
@@ -369,6 +370,47 @@ func TestHTTPPhases(t *testing.T) {
 			}, client: func(w *httpWorld) {
 				w.say(50*second, get)
 			}, why: Lifetime, at: 100 * second},
+		{name: "life, with grace for what is under way",
+			limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour}, handler: works,
+			client: func(w *httpWorld) {
+				w.say(50*second, get)
+				require.Equal(w.t, "hello", w.answer())
+			}, why: Lifetime, at: time.Hour + 52*second},
+		{name: "life, with too little grace", limits: &HTTPLimits{Life: 100 * second, Grace: 200 * second}, handler: works,
+			client: func(w *httpWorld) { w.say(50*second, get) }, why: Lifetime, at: 300 * second},
+		{name: "life, with grace, idle", limits: &HTTPLimits{Life: 100 * second, Grace: 200 * second}, handler: hello,
+			client: func(w *httpWorld) {
+				w.say(50*second, get)
+				require.Equal(w.t, "hello", w.answer())
+			}, why: Lifetime, at: 100 * second},
+		{name: "life, with grace, and more requests in the pipeline",
+			limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour}, handler: works,
+			client: func(w *httpWorld) {
+				go w.say(50*second, get+get+get)
+				for _, want := range []bool{false, true} {
+					response, err := http.ReadResponse(w.in, nil)
+					require.NoError(w.t, err)
+					io.Copy(io.Discard, response.Body)
+					require.Equal(w.t, want, response.Close)
+				}
+				_, err := w.in.ReadByte()
+				require.ErrorIs(w.t, err, io.EOF)
+			}},
+		{name: "a body that trickles", plain: true, limits: &HTTPLimits{Body: 20 * second, BodyRate: 1}, handler: echoBody,
+			client: func(w *httpWorld) {
+				w.say(5*second, strings.Replace(post, ": 10", ": 100", 1))
+				w.trickle(15*second, 10*second, strings.Repeat("a", 100))
+			}, why: Overdue, at: 27 * second},
+		{name: "a body that is fast enough, in the time that the server waits for it",
+			limits: &HTTPLimits{Body: 20 * second, BodyRate: 1}, handler: func(w http.ResponseWriter, r *http.Request) {
+				r.Body.Read(make([]byte, 3))
+				time.Sleep(time.Hour)
+				echoBody(w, r)
+			}, client: func(w *httpWorld) {
+				w.say(0, strings.Replace(post, ": 10", ": 33", 1)+"abc")
+				w.trickle(time.Hour, second, strings.Repeat("a", 30))
+				require.Equal(w.t, strings.Repeat("a", 30), w.answer())
+			}},
 		{name: "no limits", limits: &HTTPLimits{}, handler: echoBody, client: func(w *httpWorld) {
 			w.say(time.Hour, post)
 			w.trickle(time.Hour, time.Hour, "0123456789")
@@ -377,6 +419,9 @@ func TestHTTPPhases(t *testing.T) {
 		}},
 	} {
 		for _, useTLS := range []bool{false, true} {
+			if useTLS && test.plain {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/TLS=%t", test.name, useTLS), func(t *testing.T) {
 				limits := httpLimits
 				if test.limits != nil {
@@ -414,6 +459,7 @@ func TestHTTP2Phases(t *testing.T) {
 		client  func(w *httpWorld)
 		why     Reason
 		at      time.Duration
+		limits  *HTTPLimits // httpLimits if nil
 	}{
 		{name: "silent", handler: hello, client: func(w *httpWorld) {}, why: Overdue, at: 9 * second},
 		{name: "a preface that trickles", handler: hello, client: func(w *httpWorld) {
@@ -460,6 +506,24 @@ func TestHTTP2Phases(t *testing.T) {
 			}()
 			require.Equal(w.t, "aaaaaaaaaa", w.ask2(r))
 		}},
+		{name: "life, with grace", limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour},
+			handler: works, client: func(w *httpWorld) {
+				var first string
+				time.AfterFunc(50*second, func() { first = w.ask2(http.NoBody) })
+				time.Sleep(60 * second)
+				require.Equal(w.t, "hello", w.ask2(http.NoBody))
+				require.Equal(w.t, "hello", first)
+			}, why: Lifetime, at: time.Hour + 62*second},
+		{name: "life, with grace, and a later request", limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour},
+			handler: works, client: func(w *httpWorld) {
+				var first string
+				time.AfterFunc(50*second, func() { first = w.ask2(http.NoBody) })
+				time.Sleep(200 * second)
+				require.Equal(w.t, "hello", w.ask2(http.NoBody))
+				require.Equal(w.t, "hello", first)
+				time.Sleep(1500 * time.Millisecond)
+				require.Empty(w.t, w.ask2(http.NoBody), "the server has gone away")
+			}},
 		{name: "a response that is not taken", handler: func(rw http.ResponseWriter, r *http.Request) {
 			time.Sleep(time.Hour)
 			rw.Write(make([]byte, 1<<20))
@@ -470,7 +534,11 @@ func TestHTTP2Phases(t *testing.T) {
 	} {
 		for _, useTLS := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/TLS=%t", test.name, useTLS), func(t *testing.T) {
-				runHTTP(t, useTLS, httpLimits, test.handler, test.client, test.why, test.at, "h2")
+				limits := httpLimits
+				if test.limits != nil {
+					limits = *test.limits
+				}
+				runHTTP(t, useTLS, limits, test.handler, test.client, test.why, test.at, "h2")
 			})
 		}
 	}
@@ -502,7 +570,7 @@ func TestHTTPWithoutDeadlines(t *testing.T) {
 			conn, peer := net.Pipe()
 			var served sync.WaitGroup
 			l := HTTPListener(server, newPipeListener(conn), tw, httpLimits)
-			served.Go(func() { server.Serve(silentListener{l}) })
+			served.Go(func() { server.Serve(bareListener{l}) })
 			io.WriteString(peer, request)
 			_, err := http.ReadResponse(bufio.NewReader(peer), nil)
 			require.NoError(t, err)
@@ -513,18 +581,18 @@ func TestHTTPWithoutDeadlines(t *testing.T) {
 	}
 }
 
-// silentListener hides deadlines from the httpConns that are accepted.
-type silentListener struct{ net.Listener }
+// bareListener hides deadlines from the httpConns that are accepted.
+type bareListener struct{ net.Listener }
 
-type silentConn struct{ net.Conn }
+type bareConn struct{ net.Conn }
 
-func (l silentListener) Accept() (net.Conn, error) {
+func (l bareListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	return silentConn{c}, err
+	return bareConn{c}, err
 }
 
-func (c silentConn) NetConn() net.Conn { return c.Conn }
-func (c silentConn) SetReadDeadline(t time.Time) error {
+func (c bareConn) NetConn() net.Conn { return c.Conn }
+func (c bareConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.(*httpConn).Conn.SetReadDeadline(t)
 }
 
@@ -830,7 +898,7 @@ func TestHTTPMisuse(t *testing.T) {
 	panics("nil TimingWheel", server, l, nil, HTTPLimits{})
 	for name, limits := range map[string]HTTPLimits{
 		"Header": {Header: -1}, "Body": {Body: -1}, "Response": {Response: -1}, "Idle": {Idle: -1},
-		"Life": {Life: -1}, "Read": {Hijacked: Limits{Read: -1}},
+		"Life": {Life: -1}, "Spread": {Spread: -1}, "Grace": {Grace: -1}, "Read": {Hijacked: Limits{Read: -1}},
 	} {
 		panics("negative "+name+" limit -1ns", server, l, tw, limits)
 	}
