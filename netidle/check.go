@@ -2,6 +2,7 @@ package netidle
 
 import (
 	"hash/maphash"
+	"net"
 	"time"
 )
 
@@ -38,8 +39,9 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 	} else {
 		c.config.Store(shared.with(limits))
 	}
-	c.addLocked(limits.touches())
-	c.state.And(^(touchReads | touchWrites | counted) | limits.touches())
+	touches := c.config.Load().touches()
+	c.addLocked(touches)
+	c.state.And(^(touchReads | touchWrites | counted) | touches)
 
 	now := c.now()
 	set := func(was, is time.Duration, from *int64) {
@@ -113,12 +115,28 @@ func (c *Conn) check() {
 			c.keepRead()
 			c.keepWrite()
 		} else {
-			c.inner.Close()
+			c.abort()
 		}
 	}()
 	if opts.hook != nil {
 		opts.hook(c, why)
 	}
+}
+
+// abort closes the inner connection for a limit. With WithReset the socket goes first: a layer
+// such as TLS would wait until it has said goodbye to a peer that takes nothing.
+func (c *Conn) abort() {
+	if shared := c.config.Load(); shared.reset {
+		socket := c.inner
+		if c.has(tracked) {
+			socket = shared.more.socket
+		}
+		if tcp, ok := socket.(*net.TCPConn); ok {
+			tcp.SetLinger(0)
+			tcp.Close()
+		}
+	}
+	c.inner.Close()
 }
 
 // nextLocked returns when the first limit will be reached, and which; 0 if none can be any more,

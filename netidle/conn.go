@@ -156,7 +156,7 @@ func newConn(inner net.Conn, tw *timingwheel.TimingWheel, shared *config) *Conn 
 	survive.Mark(c.timer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.addLocked(abilities(inner) | shared.limits.touches())
+	c.addLocked(abilities(inner) | shared.touches())
 	if c.has(tracked) {
 		socket := inner
 		if shared.socket != nil {
@@ -169,7 +169,7 @@ func newConn(inner net.Conn, tw *timingwheel.TimingWheel, shared *config) *Conn 
 	if c.has(pieces) {
 		c.moreLocked()
 	}
-	if shared.limits.several() {
+	if shared.limits.several() || shared.keeps {
 		c.moreLocked()
 		c.addLocked(apart)
 	}
@@ -288,6 +288,22 @@ func (c *Conn) lastWrite() int64 {
 		return max(c.last.Load(), m.lastWrite.Load())
 	}
 	return c.last.Load()
+}
+
+// LastRead returns when bytes were last read, or, with some limits, known to have come; before
+// that, when the Conn was made. It returns the zero time without WithActivity.
+func (c *Conn) LastRead() time.Time { return c.instant(c.lastRead()) }
+
+// LastWrite returns when bytes were last written, or, with some limits, known to have been taken
+// by the peer; before that, when the Conn was made. It returns the zero time without WithActivity.
+func (c *Conn) LastWrite() time.Time { return c.instant(c.lastWrite()) }
+
+func (c *Conn) instant(at int64) time.Time {
+	opts := c.config.Load().options
+	if !opts.keeps {
+		return time.Time{}
+	}
+	return opts.epoch.Add(time.Duration(at))
 }
 
 // Read reads from the inner connection. It touches if it read anything.

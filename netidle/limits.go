@@ -92,6 +92,15 @@ func (l Limits) touches() (bits uint32) {
 	return bits
 }
 
+// touches returns what Read and Write touch.
+func (c *config) touches() uint32 {
+	bits := c.limits.touches()
+	if c.keeps {
+		bits |= touchReads | touchWrites
+	}
+	return bits
+}
+
 // several reports that one instant is not enough for these limits.
 func (l Limits) several() bool {
 	n := 0
@@ -111,6 +120,8 @@ type options struct {
 	epoch  time.Time // instant 0
 	seed   maphash.Seed
 	expire bool
+	reset  bool
+	keeps  bool // the instants of reads and writes
 	hook   func(c *Conn, why Reason)
 	extend func(c *Conn, why Reason, n int) time.Duration
 	socket func(net.Conn) net.Conn
@@ -159,6 +170,17 @@ type Option func(*options)
 // Use it where only one goroutine may close a connection. A connection whose owner
 // has no Read or Write under way stays open until he has.
 func WithExpire() Option { return func(o *options) { o.expire = true } }
+
+// WithReset has a TCP connection that is closed by a limit reset, so that the kernel frees at
+// once what the peer has not taken. Otherwise it tries to deliver that for minutes. The peer may
+// lose bytes that have arrived but that it has not read. The socket is found as for WithSocket;
+// of other kinds of connections, and with WithExpire, which closes nothing, it has no effect.
+func WithReset() Option { return func(o *options) { o.reset = true } }
+
+// WithActivity keeps the instants for LastRead and LastWrite. Cost: a clock reading and an atomic
+// operation for each Read and Write, whether a limit asks for them or not, and some 300 bytes for
+// a connection.
+func WithActivity() Option { return func(o *options) { o.keeps = true } }
 
 // WithOnTimeout has hook called when a connection has reached a limit, before it is closed (or
 // its deadline is set, with WithExpire): a hook should be quick. So the owner, who learns of

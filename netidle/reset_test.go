@@ -1,0 +1,135 @@
+package netidle
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// With WithReset the peer's end is an error, and the server waits for nothing; without it the
+// peer gets all that was sent, and the end of the stream.
+func TestReset(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		wrap  func(net.Conn) net.Conn
+		opts  []Option
+		reset bool
+	}{
+		{"FIN", func(c net.Conn) net.Conn { return c }, nil, false},
+		{"reset", func(c net.Conn) net.Conn { return c }, []Option{WithReset()}, true},
+		{"under a layer", func(c net.Conn) net.Conn { return struct{ net.Conn }{c} }, []Option{WithReset()}, true},
+		{"under TLS", func(c net.Conn) net.Conn { return tls.Server(c, tlsConfig(t)) }, []Option{WithReset()}, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			a, b := tcpPair(t)
+			defer b.Close()
+			closed := make(chan error, 1)
+			inner := closeConn{test.wrap(a), closed}
+			c := NewConn(inner, newWheel(t), Limits{Idle: 50 * time.Millisecond}, test.opts...)
+			defer c.Close()
+			if _, isTLS := inner.Conn.(*tls.Conn); isTLS {
+				client := tls.Client(b, &tls.Config{InsecureSkipVerify: true})
+				go client.Handshake()
+			}
+			var err error
+			for err == nil {
+				_, err = c.Write(make([]byte, 1<<20))
+			}
+			require.ErrorIs(t, err, ErrTimeout)
+			start := time.Now()
+			<-closed
+			require.Less(t, time.Since(start), 3*time.Second, "TLS waits for five to say goodbye")
+			_, err = io.Copy(io.Discard, b)
+			if test.reset {
+				var failed *net.OpError
+				require.True(t, errors.As(err, &failed), "%v", err)
+			} else {
+				require.NoError(t, err)
+			}
+		})
+	}
+}
+
+// closeConn tells of its first Close.
+type closeConn struct {
+	net.Conn
+	closed chan error
+}
+
+func (c closeConn) NetConn() net.Conn { return c.Conn }
+
+func (c closeConn) Close() error {
+	err := c.Conn.Close()
+	select {
+	case c.closed <- err:
+	default:
+	}
+	return err
+}
+
+// LastRead and LastWrite are exact whatever the limits are, and go on over SetLimits.
+func TestActivity(t *testing.T) {
+	for _, limits := range []Limits{{}, {Read: time.Hour}, {Write: time.Hour}, {Idle: time.Hour}, {Due: time.Hour}, {Life: time.Hour}} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			c, peer, _ := pipe(t, limits, WithActivity())
+			requireLast := func(read, write time.Duration) {
+				t.Helper()
+				require.Equal(t, read, c.LastRead().Sub(start))
+				require.Equal(t, write, c.LastWrite().Sub(start))
+			}
+			read := func() {
+				go peer.Write([]byte("x"))
+				c.Read(make([]byte, 1))
+			}
+			requireLast(0, 0)
+			time.Sleep(second)
+			read()
+			requireLast(second, 0)
+			time.Sleep(second)
+			c.Write([]byte("x"))
+			requireLast(second, 2*second)
+			time.Sleep(second)
+			c.SetLimits(Limits{Idle: time.Minute})
+			requireLast(second, 2*second)
+			c.SetLimits(Limits{Due: time.Minute})
+			time.Sleep(second)
+			read()
+			requireLast(4*second, 2*second)
+			c.TouchWrite(time.Now())
+			requireLast(4*second, 4*second)
+		})
+	}
+	c, _ := pair(t, newWheel(t), Limits{Idle: time.Hour})
+	require.Zero(t, c.LastRead())
+	require.Zero(t, c.LastWrite())
+}
+
+// A connection that is old leaves when nothing has moved for a second, by the parts that are
+// there for it.
+func TestLeaveWhenQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var s struck
+		c, _, _ := pipe(t, Limits{Life: time.Minute}, WithActivity(), s.hook(start),
+			WithExtend(func(c *Conn, why Reason, n int) time.Duration {
+				if quiet := time.Since(c.LastWrite()); n < 100 && quiet < second {
+					return second - quiet
+				}
+				return 0
+			}))
+		for range 700 {
+			c.Write([]byte("x"))
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		_, at := s.list()
+		require.Equal(t, []time.Duration{69*second + 900*time.Millisecond + second}, at)
+	})
+}
