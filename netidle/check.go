@@ -1,9 +1,10 @@
 package netidle
 
 import (
-	"hash/maphash"
+	"math/bits"
 	"net"
 	"time"
+	"unsafe"
 )
 
 // This file holds what the Timer does when it fires, and how it is armed. All of it runs under
@@ -32,6 +33,9 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 		c.moreLocked()
 		c.addLocked(apart)
 	}
+	if limits.Due > 0 && c.config.Load().more != nil {
+		c.rareLocked()
+	}
 	shared := c.config.Load()
 	old := shared.limits
 	if shared.more != nil {
@@ -53,8 +57,10 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 		set(old.Read, limits.Read, &m.readFrom)
 		set(old.Write, limits.Write, &m.writeFrom)
 		set(old.Idle, limits.Idle, &m.idleFrom)
-		set(0, limits.Due, &m.dueFrom)
-		m.dueReceived = m.received.Load()
+		if limits.Due > 0 {
+			m.rare.dueFrom = now
+			m.rare.received.Store(0)
+		}
 		return
 	}
 	// There is one limit at most that counts from last.
@@ -156,7 +162,7 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 		if !holds || limit <= 0 || reached < from { // what overflows is beyond 292 years
 			return
 		}
-		if m != nil && m.extended != nil {
+		if m != nil && m.rare != nil {
 			reached = c.extendedLocked(reason, limit, reached)
 		}
 		if reached < at {
@@ -173,7 +179,9 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 		consider(idles, limits.Due, last, Overdue)
 		return at, why
 	}
-	consider(idles, m.dueOf(limits), m.dueFrom, Overdue)
+	if limits.Due > 0 {
+		consider(idles, m.rare.dueOf(limits), m.rare.dueFrom, Overdue)
+	}
 	read, write := max(last, m.lastRead.Load()), max(last, m.lastWrite.Load())
 	readFrom, idleFrom := max(read, m.readFrom), max(read, write, m.idleFrom)
 	if state&tracked != 0 && state&readDone == 0 {
@@ -192,16 +200,17 @@ func (c *Conn) lifeOf(limits Limits) time.Duration {
 	if limits.Life == 0 || limits.Spread == 0 {
 		return limits.Life
 	}
-	part := maphash.Comparable(c.config.Load().seed, c) % uint64(limits.Spread)
+	// Allocated side by side, spread by the multiplication: see Fibonacci hashing.
+	part, _ := bits.Mul64(uint64(uintptr(unsafe.Pointer(c)))*0x9e3779b97f4a7c15, uint64(limits.Spread))
 	return limits.Life + min(time.Duration(part), forever-limits.Life)
 }
 
 // dueOf returns Due with the time that MinRate grants for what was read.
-func (m *more) dueOf(limits Limits) time.Duration {
+func (r *rare) dueOf(limits Limits) time.Duration {
 	if !limits.counts() {
 		return limits.Due
 	}
-	granted := float64(m.received.Load()-m.dueReceived) / float64(limits.MinRate) * float64(time.Second)
+	granted := float64(r.received.Load()) / float64(limits.MinRate) * float64(time.Second)
 	if granted >= float64(forever-limits.Due) {
 		return forever
 	}

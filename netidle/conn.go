@@ -74,8 +74,6 @@ type more struct {
 	// raise it.
 	lastRead, lastWrite atomic.Int64
 
-	received atomic.Int64 // bytes read, if state has counted
-
 	socket  net.Conn   // what the kernel is asked about if the Conn is tracked, or nil; fixed
 	writing sync.Mutex // keeps the pieces of one Write together
 
@@ -83,14 +81,29 @@ type more struct {
 
 	// A limit that was off counts from the SetLimits that set it, not from before.
 	readFrom, writeFrom, idleFrom int64
-	dueFrom, dueReceived          int64 // at the SetLimits that set Limits.Due
 
 	reads, calls waiting // if tracked: calls of Read, and of Read and Write
 	parked       bool    // the Timer leaves out a limit until a call waits again
 
-	queue    queueSample
-	extended *extensions // nil until a limit was reached
-	backup   *time.Timer // in place of timer if the wheel has been stopped
+	rare   *rare // what even fewer need, or nil
+	queue  queueSample
+	backup *time.Timer // in place of timer if the wheel has been stopped
+}
+
+// rare is guarded by Conn.mu but for received.
+type rare struct {
+	dueFrom  int64        // of the SetLimits that set Limits.Due
+	received atomic.Int64 // bytes read since, if state has counted
+	extended extensions
+}
+
+// rareLocked returns what hardly any connection needs.
+func (c *Conn) rareLocked() *rare {
+	m := c.moreLocked()
+	if m.rare == nil {
+		m.rare = new(rare)
+	}
+	return m.rare
 }
 
 // The bits of Conn.state. Above them are three reasons of four bits each.
@@ -186,7 +199,9 @@ func (c *Conn) moreLocked() *more {
 			more
 		}{config: *shared}
 		own.config.more = &own.more
-		own.dueFrom = c.last.Load()
+		if shared.limits.Due > 0 {
+			own.rare = &rare{dueFrom: c.last.Load()}
+		}
 		c.config.Store(&own.config)
 		return &own.more
 	}

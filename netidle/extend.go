@@ -2,8 +2,8 @@ package netidle
 
 import "time"
 
-// This file extends limits that were reached. It costs connections nothing that have reached
-// none: the record of extensions is made when one is first asked for.
+// This file extends limits that were reached. The record of extensions is made when one is first
+// asked for.
 
 // WithExtend has extend called when a connection has reached a limit. It returns for how long
 // the limit is extended; if that is zero or negative, the connection times out. If something is
@@ -55,7 +55,7 @@ type extension struct {
 // may return an earlier instant that is still ahead: what moves during an extension that is
 // longer than the limit has to be found in time.
 func (c *Conn) extendedLocked(why Reason, limit time.Duration, reached int64) int64 {
-	e := &c.config.Load().more.extended[why]
+	e := &c.config.Load().more.rare.extended[why]
 	if e.asking {
 		return forever
 	}
@@ -81,7 +81,7 @@ func (c *Conn) seenLocked(why Reason) int64 {
 	case Idle:
 		return max(c.lastRead(), c.lastWrite(), m.idleFrom)
 	case Overdue:
-		return m.dueFrom
+		return m.rare.dueFrom
 	}
 	return 0
 }
@@ -94,11 +94,7 @@ func (c *Conn) askUnlocked(why Reason) bool {
 	if extend == nil {
 		return false
 	}
-	m := c.moreLocked()
-	if m.extended == nil {
-		m.extended = new(extensions)
-	}
-	e, seen := &m.extended[why], c.seenLocked(why)
+	e, seen := &c.rareLocked().extended[why], c.seenLocked(why)
 	if e.seen != seen {
 		*e = extension{seen: seen}
 	}

@@ -1,7 +1,6 @@
 package netidle
 
 import (
-	"hash/maphash"
 	"net"
 	"slices"
 	"strconv"
@@ -118,7 +117,6 @@ func (l Limits) counts() bool { return l.Due > 0 && l.MinRate > 0 }
 // options are shared by all connections of a Listener. All but configs is fixed.
 type options struct {
 	epoch  time.Time // instant 0
-	seed   maphash.Seed
 	expire bool
 	reset  bool
 	keeps  bool // the instants of reads and writes
@@ -210,7 +208,7 @@ func WithSocket(find func(inner net.Conn) net.Conn) Option {
 }
 
 func newOptions(opts []Option) *options {
-	o := &options{epoch: time.Now(), seed: maphash.MakeSeed()}
+	o := &options{epoch: time.Now()}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("netidle: nil Option")

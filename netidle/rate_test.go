@@ -25,7 +25,7 @@ func TestMinRate(t *testing.T) {
 	}{
 		{"silent", Limits{Due: 10 * second, MinRate: 100}, time.Hour, 1, 0, 10 * second},
 		{"a trickle", Limits{Due: 10 * second, MinRate: 100}, second, 1, 1000, 10*second + 100*time.Millisecond},
-		{"half the rate", Limits{Due: 10 * second, MinRate: 100}, second, 50, 1 << 20, 19*second + 500*time.Millisecond},
+		{"half the rate", Limits{Due: 10 * second, MinRate: 100}, second, 45, 1 << 20, 17*second + 650*time.Millisecond},
 		{"the rate, until it stops", Limits{Due: 10 * second, MinRate: 100}, second, 100, 6000, 70 * second},
 		{"fast, then nothing", Limits{Due: 10 * second, MinRate: 100}, second, 60000, 60000, 610 * second},
 		{"fast, then nothing, with a limit on that", Limits{Due: 10 * second, MinRate: 100, Read: 20 * second}, second, 60000, 60000, 21 * second},
@@ -91,7 +91,7 @@ func TestMinRateCopies(t *testing.T) {
 	n, err := io.Copy(io.Discard, sink)
 	require.NoError(t, err)
 	require.EqualValues(t, 1000<<10, n)
-	require.EqualValues(t, n, from.config.Load().more.received.Load())
+	require.EqualValues(t, n, from.config.Load().more.rare.received.Load())
 }
 
 // Connections of the same age leave at different times, none before its Life.

@@ -80,7 +80,7 @@ func (c *Conn) readTracked(p []byte) (int, error) {
 // received touches for a read of n bytes, and counts them if a limit asks for that.
 func (c *Conn) received(n int64) {
 	if c.has(counted) {
-		c.config.Load().more.received.Add(n)
+		c.config.Load().more.rare.received.Add(n)
 	}
 	c.touch(touchReads)
 }
