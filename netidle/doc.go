@@ -15,8 +15,8 @@ of a timing wheel.
 	}
 
 A Conn is a net.Conn with Limits: on the time without a read, without a write, without
-either, and on its life. When one is reached the connection is closed, or, with WithExpire,
-its deadline is set in the past. A hook says why, and so do Conn.Reason and the errors of
+either, on its life, and on a step such as a handshake. When one is reached the connection is
+closed, or, with WithExpire, its deadline is set in the past. A hook says why, and so do Conn.Reason and the errors of
 Read and Write (ErrTimeout).
 
 # When to use it
@@ -74,6 +74,27 @@ HTTPListener gives the connections of an http.Server the limits of the phase the
 A handler may compute for longer than all of these. With a Listener it would lose its
 connection, and with the limits lifted by http.Server.ConnState a client that stalls in the
 middle of a body, takes nothing, or is hijacked would keep it for ever.
+
+# Before a connection is closed
+
+WithExtend is asked first, and may extend the limit. So a server pings a client that is silent,
+and closes the connection if no answer comes, or grants time for a goodbye when Limits.Life is
+over. With WithActivity it sees when bytes last moved, and closes when the connection is quiet:
+
+	netidle.WithExtend(func(c *netidle.Conn, why netidle.Reason, n int) time.Duration {
+		switch quiet := time.Since(c.LastRead()); {
+		case why == netidle.ReadIdle && n == 0:
+			ping(c)
+			return 10 * time.Second
+		case why == netidle.Lifetime && n < 100 && quiet < time.Second:
+			return time.Second - quiet
+		}
+		return 0
+	})
+
+Limits.Spread keeps connections that were made together from leaving together. Limits.Due ends
+a handshake, a login or a header that takes too long, and with Limits.MinRate one that trickles.
+WithReset frees what a peer has not taken.
 
 # io.Copy
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
@@ -83,4 +84,72 @@ func ExampleConn_SetLimits() {
 	// Output:
 	// while it computes: none
 	// while it waits: idle
+}
+
+// A server that pings a silent client, and closes the connection if no answer comes.
+func ExampleWithExtend() {
+	tw := timingwheel.New()
+	inner, client := net.Pipe()
+	defer client.Close()
+
+	conn := netidle.NewConn(inner, tw, netidle.Limits{Read: 20 * time.Millisecond},
+		netidle.WithExtend(func(c *netidle.Conn, why netidle.Reason, n int) time.Duration {
+			if why != netidle.ReadIdle || n > 0 {
+				return 0 // it has been asked before, and did not answer
+			}
+			c.SetWriteDeadline(time.Now().Add(time.Second))
+			if _, err := io.WriteString(c, "ping"); err != nil {
+				return 0
+			}
+			return 10 * time.Millisecond
+		}))
+	defer conn.Close()
+
+	received := make(chan []byte)
+	go func() {
+		all, _ := io.ReadAll(client)
+		received <- all
+	}()
+	_, err := conn.Read(make([]byte, 1))
+	fmt.Println("the server reads:", errors.Is(err, netidle.ErrTimeout), conn.Reason())
+	fmt.Printf("the client received: %s\n", <-received)
+	// Output:
+	// the server reads: true read idle
+	// the client received: ping
+}
+
+// An http.Server. A client that stalls in the middle of a body loses its connection, however long
+// handlers may work.
+func ExampleHTTPListener() {
+	tw := timingwheel.New()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.Copy(io.Discard, r.Body)
+		fmt.Println("the handler reads:", errors.Is(err, netidle.ErrTimeout))
+	})}
+	reasons := make(chan netidle.Reason, 1)
+	guarded := netidle.HTTPListener(server, ln, tw, netidle.HTTPLimits{
+		Header:   10 * time.Second,
+		Body:     50 * time.Millisecond,
+		Response: 30 * time.Second,
+		Idle:     time.Minute,
+		Hijacked: netidle.Limits{Idle: time.Minute},
+	}, netidle.WithOnTimeout(func(c *netidle.Conn, why netidle.Reason) { reasons <- why }))
+	go server.Serve(guarded)
+	defer server.Close()
+
+	client, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	io.WriteString(client, "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 10\r\n\r\nabc")
+	io.ReadAll(client) // until the server closes the connection
+	fmt.Println("the server's reason:", <-reasons)
+	// Output:
+	// the handler reads: true
+	// the server's reason: read idle
 }

@@ -126,7 +126,7 @@ func TestSpread(t *testing.T) {
 		conn, _ := net.Pipe()
 		defer conn.Close()
 		c := NewConn(conn, tw, Limits{})
-		require.EqualValues(t, forever, c.lifeOf(Limits{Life: math.MaxInt64 - 1, Spread: math.MaxInt64}))
+		require.EqualValues(t, time.Duration(forever), c.lifeOf(Limits{Life: math.MaxInt64 - 1, Spread: math.MaxInt64}))
 		require.Zero(t, c.lifeOf(Limits{Spread: second}))
 	})
 }
