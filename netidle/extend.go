@@ -113,19 +113,21 @@ func (c *Conn) askUnlocked(why Reason) bool {
 	return true
 }
 
-// answer notes by how much a limit is extended. If it is not, another check follows: it finds
-// what moved while extend was running, and if nothing did, the connection times out. If it is,
-// a check must not follow at once, as one that extends by a nanosecond would call itself.
+// answer notes by how much a limit is extended. If it is not, a check finds what moved while
+// extend was running; if nothing did, the connection times out. If it is, a check must not follow
+// at once, as one that extends by a nanosecond would call itself.
 func (c *Conn) answer(e *extension, by time.Duration) {
 	c.mu.Lock()
 	e.asking, e.refused = false, by <= 0
+	if e.refused {
+		c.mu.Unlock()
+		c.check()
+		return
+	}
+	defer c.mu.Unlock()
 	now := c.now()
 	if e.until = now + int64(by); e.until < now {
 		e.until = forever
 	}
 	c.armLocked()
-	c.mu.Unlock()
-	if by <= 0 {
-		c.check()
-	}
 }

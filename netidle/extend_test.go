@@ -235,6 +235,29 @@ func TestExtendReentrant(t *testing.T) {
 	}
 }
 
+// A limit that is set anew counts anew, and so do the calls.
+func TestExtendSetLimits(t *testing.T) {
+	for why, limits := range map[Reason]Limits{
+		ReadIdle: {Read: 60 * second}, WriteIdle: {Write: 60 * second}, Idle: {Idle: 60 * second}, Overdue: {Due: 60 * second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := asked{start: time.Now()}
+			c, _, _ := pipe(t, limits, WithExtend(func(c *Conn, why Reason, n int) time.Duration {
+				if a.note(why, n) > 1 {
+					return 0
+				}
+				c.SetLimits(Limits{})
+				c.SetLimits(limits)
+				return 10 * second
+			}))
+			_, err := c.Read(make([]byte, 1))
+			require.ErrorIs(t, err, ErrTimeout)
+			synctest.Wait()
+			require.Equal(t, []string{fmt.Sprint(why, " 0 1m0s"), fmt.Sprint(why, " 0 2m0s")}, a.calls)
+		})
+	}
+}
+
 // Extensions hold on when the wheel is stopped, before or while extend runs.
 func TestExtendStoppedWheel(t *testing.T) {
 	for _, stopAt := range []time.Duration{0, 30 * second, 62 * second, 70 * second} {

@@ -942,3 +942,67 @@ func BenchmarkHTTP(b *testing.B) {
 		})
 	}
 }
+
+// Many clients at once: handlers that work for longer than the limits answer, and clients that
+// stall are cut.
+func TestHammerHTTP(t *testing.T) {
+	const limit = 30 * time.Millisecond
+	for _, useTLS := range []bool{false, true} {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/reads":
+				io.Copy(io.Discard, r.Body)
+			case "/flushes":
+				w.(http.Flusher).Flush()
+			}
+			time.Sleep(2 * limit)
+			hello(w, r)
+		}))
+		server.Listener = HTTPListener(server.Config, server.Listener, newWheel(t), HTTPLimits{
+			Header: time.Minute, Body: limit, BodyRate: 1, Response: limit,
+			Idle: time.Minute, Life: time.Hour, Grace: time.Hour,
+		})
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		if useTLS {
+			server.StartTLS()
+		} else {
+			server.Start()
+		}
+		client := server.Client() // which sends a short body together with the header
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() {
+				for j := range 10 {
+					path := []string{"/", "/reads", "/flushes"}[(i+j)%3]
+					response, err := client.Post(server.URL+path, "", strings.NewReader("0123456789"))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					body, err := io.ReadAll(response.Body)
+					response.Body.Close()
+					if err != nil || string(body) != "hello" {
+						t.Errorf("%s: %q, %v", path, body, err)
+					}
+				}
+			})
+			all.Go(func() {
+				for range 3 {
+					c, err := net.Dial("tcp", server.Listener.Addr().String())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if useTLS {
+						c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+					}
+					io.WriteString(c, strings.Replace(post, "/", "/reads", 1)+"abc")
+					io.Copy(io.Discard, c) // to the end
+					c.Close()
+				}
+			})
+		}
+		all.Wait()
+		server.Close()
+	}
+}

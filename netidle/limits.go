@@ -148,8 +148,8 @@ func (o *options) with(limits Limits) *config {
 		if len(list) == maxConfigs {
 			return shared
 		}
-		list = append(slices.Clip(list), shared)
-		if o.configs.CompareAndSwap(known, &list) {
+		more := append(slices.Clip(list), shared) // its own variable, as its address is taken
+		if o.configs.CompareAndSwap(known, &more) {
 			return shared
 		}
 	}
