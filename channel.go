@@ -135,7 +135,7 @@ var _ = [1]struct{}{}[unsafe.Offsetof(channel{}.timer)] // out of range if it is
 
 func (c *channel) start(tw *TimingWheel, d time.Duration) <-chan time.Time {
 	c.c = make(chan time.Time, 1)
-	c.timer.kind = sending
+	c.timer.mark(sending)
 	now := tw.now()
 	s := tw.lockHome()
 	c.timer.shard = s

@@ -114,7 +114,7 @@ func (tw *TimingWheel) newContext(what string, parent context.Context, e end, ke
 	if keeps {
 		c.keeper = newKeeper(parent, cause)
 	}
-	c.timer.kind = expiring
+	c.timer.mark(expiring)
 	if c.catchUp(); e.deadline <= e.now {
 		c.expire()
 	} else if c.ended() == nil {

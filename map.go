@@ -352,7 +352,7 @@ func (m *Map[K, V]) shard(hash uint64) *mapShard[K, V] { return &m.shards[hash>>
 
 func (m *Map[K, V]) newEntry(hash uint64, key K, value V) *entry[K, V] {
 	e := &entry[K, V]{hash: hash, key: key, value: value}
-	e.timer.kind = keyed
+	e.timer.mark(keyed)
 	e.owner = &m.owner
 	return e
 }

@@ -19,6 +19,10 @@ func TestMisuseIsNamed(t *testing.T) {
 	ended.Stop()
 	ticker := tw.NewTicker(time.Hour)
 	ticker.Stop()
+	chanTimer := tw.NewTimer(time.Hour)
+	chanTimer.Stop()
+	var idleTimer Timer
+	tw.Init(&idleTimer, f)
 	for _, tc := range []struct {
 		message string
 		do      func()
@@ -74,6 +78,15 @@ func TestMisuseIsNamed(t *testing.T) {
 		{"timingwheel: ResetAt of a Timer that was never initialised", func() { new(Timer).ResetAt(time.Now()) }},
 		{"timingwheel: Pending of a Timer that was never initialised", func() { new(Timer).Pending() }},
 
+		{"timingwheel: Stop of a copied Timer", func() { copyOf(pendingTimer).Stop() }},
+		{"timingwheel: Reset of a copied Timer", func() { copyOf(pendingTimer).Reset(2 * time.Hour) }},
+		{"timingwheel: ResetAt of a copied Timer", func() { copyOf(pendingTimer).ResetAt(time.Now()) }},
+		{"timingwheel: Pending of a copied Timer", func() { copyOf(pendingTimer).Pending() }},
+		{"timingwheel: Reset of a copied Timer", func() { copyOf(&idleTimer).Reset(time.Hour) }},
+		{"timingwheel: Reset of a copied Timer", func() { copyOf(ended).Reset(time.Hour) }},
+		{"timingwheel: Stop of a copied Timer", func() { copyOf(chanTimer).Stop() }},
+		{"timingwheel: Reset of a copied Timer", func() { copyOf(ticker).Reset(time.Hour) }},
+
 		{"timingwheel: AfterFunc on a nil TimingWheel", func() { none.AfterFunc(time.Second, f) }},
 		{"timingwheel: AtFunc on a nil TimingWheel", func() { none.AtFunc(time.Now(), f) }},
 		{"timingwheel: ScheduleFunc on a nil TimingWheel", func() { none.ScheduleFunc(Every(time.Second), f) }},
@@ -94,4 +107,55 @@ func TestMisuseIsNamed(t *testing.T) {
 	}
 	require.NoError(t, tw.verify(true), "none of it did harm")
 	require.Equal(t, 1, tw.Len())
+}
+
+// copyOf copies what go vet would not let pass.
+func copyOf[T any](p *T) *T {
+	c := *p
+	return &c
+}
+
+// TestTimerOfAStackThatMoves: a Timer in a variable that nothing but Init, Stop and Pending
+// has to do with is no copy when the stack has grown.
+func TestTimerOfAStackThatMoves(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	done := make(chan struct{})
+	go func() { // whose stack is small
+		defer close(done)
+		var x Timer
+		tw.Init(&x, func() {})
+		grow(1000)
+		if x.Pending() || x.Stop() {
+			t.Error("it was never armed")
+		}
+	}()
+	<-done
+}
+
+func grow(depth int) int {
+	var page [1024]byte
+	if depth > 0 {
+		page[depth%1024] = byte(grow(depth - 1))
+	}
+	return int(page[0]) + len(page)
+}
+
+// TestCopiedStruct: a struct may be copied before its Timer is initialised, and the Timer of
+// a copy be initialised anew.
+func TestCopiedStruct(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithInline())
+		fired := 0
+		var x Timer
+		y := copyOf(&x)
+		tw.Init(&x, func() {})
+		tw.Init(y, func() { fired++ })
+		z := copyOf(y)
+		tw.Init(z, func() { fired += 10 })
+		y.Reset(time.Second)
+		z.Reset(time.Second)
+		pass(t, tw, time.Minute)
+		require.Equal(t, 11, fired)
+	})
 }

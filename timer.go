@@ -3,6 +3,7 @@ package timingwheel
 import (
 	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
 // A Timer is its own list element.
@@ -42,9 +43,9 @@ import (
 
 // A Timer is one call that is to happen later, made by AfterFunc, AtFunc or
 // ScheduleFunc, or initialised by Init inside a struct of the caller's own. It
-// must not be copied after first use; its methods may be called from any
-// goroutine, from its own callback too. The methods of a Timer that was never
-// initialised panic.
+// must not be copied after that; its methods may be called from any goroutine, from
+// its own callback too. The methods of a Timer that was never initialised panic, and
+// those of a copy.
 //
 // It takes 48 bytes on 64-bit machines, and arming it allocates nothing.
 type Timer struct {
@@ -52,7 +53,8 @@ type Timer struct {
 	shard *shard // fixed from Init on
 	f     func() // fixed from Init on, read by whoever claims the timer
 	word  atomic.Uint64
-	kind  kind // fixed from Init on
+	kind  kind   // fixed from Init on
+	self  uint32 // selfOf the Timer, fixed from Init on: a copy has another address
 }
 
 // kind tells the driver what a Timer is part of.
@@ -125,20 +127,43 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 		defer s.mu.Unlock()
 		t.shard = tw.deal()
 	}
+	if t.shard == nil {
+		// Never. But what may be passed to panic is on the heap, where it keeps its
+		// address; a stack moves as it grows.
+		panic(t)
+	}
+	t.self = selfOf(t)
 	t.f = f // and nothing else that whoever made t idle may still look at
 	t.word.Store(makeWord(idle, 0))
 }
 
 func (t *Timer) init(s *shard, f func(), k kind) {
-	t.shard, t.f, t.kind = s, f, k
+	t.mark(k)
+	t.shard, t.f = s, f
 }
+
+// mark notes what t, which is new, is part of, and where it is.
+func (t *Timer) mark(k kind) { t.kind, t.self = k, selfOf(t) }
+
+// selfOf returns what tells t from a copy of it, in the room that a Timer has left: its
+// address without what all have in common and what few have.
+func selfOf(t *Timer) uint32 { return uint32(uintptr(unsafe.Pointer(t)) >> 3) }
 
 // home returns the shard of an initialised Timer; what names the caller.
 func (t *Timer) home(what string) *shard {
+	if t == nil || t.shard == nil || t.self != selfOf(t) {
+		t.misused(what)
+	}
+	return t.shard
+}
+
+// misused panics. It is apart so that home is inlined.
+func (t *Timer) misused(what string) {
 	if t == nil || t.shard == nil {
 		panic("timingwheel: " + what + " of a Timer that was never initialised")
 	}
-	return t.shard
+	// The driver, and Stop, would take the original out of its list instead of it.
+	panic("timingwheel: " + what + " of a copied Timer")
 }
 
 // Stop prevents the Timer from firing. It returns true if it does: f will not

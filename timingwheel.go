@@ -168,6 +168,7 @@ func (tw *TimingWheel) AtFunc(at time.Time, f func()) *Timer {
 
 func (tw *TimingWheel) newTimer(f func(), deadline, now int64) *Timer {
 	t := &Timer{f: f}
+	t.mark(plain)
 	s := tw.lockHome()
 	t.shard = s
 	s.armLocked(t, pending, deadline, now)
