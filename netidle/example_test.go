@@ -126,9 +126,10 @@ func ExampleHTTPListener() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	read := make(chan error, 1)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
-		fmt.Println("the handler reads:", errors.Is(err, netidle.ErrTimeout))
+		read <- err
 	})}
 	reasons := make(chan netidle.Reason, 1)
 	guarded := netidle.HTTPListener(server, ln, tw, netidle.HTTPLimits{
@@ -148,6 +149,7 @@ func ExampleHTTPListener() {
 	defer client.Close()
 	io.WriteString(client, "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 10\r\n\r\nabc")
 	io.ReadAll(client) // until the server closes the connection
+	fmt.Println("the handler reads:", errors.Is(<-read, netidle.ErrTimeout))
 	fmt.Println("the server's reason:", <-reasons)
 	// Output:
 	// the handler reads: true
