@@ -13,8 +13,8 @@ import (
 
 // SetLimits replaces the limits. Read, Write and Idle go on counting from the last read or
 // write; one that was zero counts from now if that is later. Life always counts from the
-// beginning, and Due from each call. It panics if a limit is negative. A limit that was reached already stays so. After
-// Close it does nothing.
+// beginning, and Due from each call. It panics if a limit is negative. A limit that was reached
+// already stays so. After Close it does nothing.
 //
 // Cost: two mutexes, a clock reading. Listener's connections share up to 16 different Limits;
 // beyond those each call allocates.

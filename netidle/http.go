@@ -332,6 +332,15 @@ func (l *HTTPLimits) of(s *httpState) Limits {
 	return limits
 }
 
+// concerns is what of the state the limits depend on, but for times.
+func (s *httpState) concerns() (c struct {
+	phase         httpPhase
+	writes, waits bool
+}) {
+	c.phase, c.writes, c.waits = s.phase, s.writes > 0, s.waits()
+	return c
+}
+
 // waits reports that the server waits for a body.
 func (s *httpState) waits() bool { return s.unread && s.reads > 0 || s.bodies > 0 }
 
@@ -358,7 +367,11 @@ func (h *httpConn) change(f func(s *httpState)) {
 		}
 		h.state.changed = now
 	}
+	before := h.state.concerns()
 	f(&h.state)
+	if h.state.concerns() == before && h.limits.BodyRate == 0 {
+		return // as most changes
+	}
 	// Once the connection is hijacked they stay as they are: they may be the handler's.
 	if limits := h.limits.of(&h.state); limits != h.set {
 		h.set = limits

@@ -41,7 +41,10 @@ func (l Limits) check() {
 	for _, limit := range [...]struct {
 		name string
 		d    time.Duration
-	}{{"Read", l.Read}, {"Write", l.Write}, {"Idle", l.Idle}, {"Life", l.Life}, {"Due", l.Due}, {"Spread", l.Spread}} {
+	}{
+		{"Read", l.Read}, {"Write", l.Write}, {"Idle", l.Idle}, {"Life", l.Life}, {"Due", l.Due},
+		{"Spread", l.Spread},
+	} {
 		if limit.d < 0 {
 			panic("netidle: negative " + limit.name + " limit " + limit.d.String())
 		}
