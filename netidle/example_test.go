@@ -126,10 +126,10 @@ func ExampleHTTPListener() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	read := make(chan error, 1)
+	failed := make(chan error, 1)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
-		read <- err
+		failed <- err
 	})}
 	reasons := make(chan netidle.Reason, 1)
 	guarded := netidle.HTTPListener(server, ln, tw, netidle.HTTPLimits{
@@ -149,9 +149,9 @@ func ExampleHTTPListener() {
 	defer client.Close()
 	io.WriteString(client, "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 10\r\n\r\nabc")
 	io.ReadAll(client) // until the server closes the connection
-	fmt.Println("the handler reads:", errors.Is(<-read, netidle.ErrTimeout))
+	fmt.Println("the handler reads to a timeout:", errors.Is(<-failed, netidle.ErrTimeout))
 	fmt.Println("the server's reason:", <-reasons)
 	// Output:
-	// the handler reads: true
+	// the handler reads to a timeout: true
 	// the server's reason: read idle
 }

@@ -106,7 +106,7 @@ func (l HTTPLimits) check() {
 //
 //	l = netidle.HTTPListener(srv, l, tw, netidle.HTTPLimits{
 //		Header: 10 * time.Second, Body: 30 * time.Second, Response: 30 * time.Second,
-//		Idle: time.Minute, Hijacked: netidle.Limits{Read: time.Minute},
+//		Idle: time.Minute, Hijacked: netidle.Limits{Idle: time.Minute},
 //	})
 //	err := srv.Serve(l)
 //

@@ -49,6 +49,7 @@ type httpWorld struct {
 
 	pipe      *deafConn // under client
 	scheme    string
+	once      sync.Once       // for transport
 	transport *http.Transport // of HTTP/2; made by ask2
 	pings     time.Duration   // how often it sends them; 0 for never
 }
@@ -336,11 +337,11 @@ func TestHTTPPhases(t *testing.T) {
 			io.Copy(c, buffered)
 		}, client: func(w *httpWorld) {
 			w.say(0, get)
-			for i := range time.Duration(5) {
-				w.say(i*90*second, "ping")
+			for i := range time.Duration(5) { // not before it is hijacked
+				w.say(second+i*90*second, "ping")
 				io.ReadFull(w.in, make([]byte, 4))
 			}
-		}, why: ReadIdle, at: 460 * second},
+		}, why: ReadIdle, at: 461 * second},
 		{name: "hijacked, with limits of its own",
 			handler: func(w http.ResponseWriter, r *http.Request) {
 				c, _, err := http.NewResponseController(w).Hijack()
@@ -508,19 +509,19 @@ func TestHTTP2Phases(t *testing.T) {
 		}},
 		{name: "life, with grace", limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour},
 			handler: works, client: func(w *httpWorld) {
-				var first string
-				time.AfterFunc(50*second, func() { first = w.ask2(http.NoBody) })
+				first := make(chan string, 1)
+				time.AfterFunc(50*second, func() { first <- w.ask2(http.NoBody) })
 				time.Sleep(60 * second)
 				require.Equal(w.t, "hello", w.ask2(http.NoBody))
-				require.Equal(w.t, "hello", first)
+				require.Equal(w.t, "hello", <-first)
 			}, why: Lifetime, at: time.Hour + 62*second},
 		{name: "life, with grace, and a later request", limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour},
 			handler: works, client: func(w *httpWorld) {
-				var first string
-				time.AfterFunc(50*second, func() { first = w.ask2(http.NoBody) })
+				first := make(chan string, 1)
+				time.AfterFunc(50*second, func() { first <- w.ask2(http.NoBody) })
 				time.Sleep(200 * second)
 				require.Equal(w.t, "hello", w.ask2(http.NoBody))
-				require.Equal(w.t, "hello", first)
+				require.Equal(w.t, "hello", <-first)
 				time.Sleep(1500 * time.Millisecond)
 				require.Empty(w.t, w.ask2(http.NoBody), "the server has gone away")
 			}},
@@ -623,13 +624,13 @@ func TestHTTPHijackedSplice(t *testing.T) {
 // the connection was closed, nothing.
 func (w *httpWorld) ask2(body io.Reader) string {
 	w.t.Helper()
-	if w.transport == nil {
+	w.once.Do(func() {
 		dial := func(context.Context, string, string) (net.Conn, error) { return w.client, nil }
 		w.transport = &http.Transport{DialContext: dial, DialTLSContext: dial, Protocols: new(http.Protocols)}
 		w.transport.Protocols.SetHTTP2(true)
 		w.transport.Protocols.SetUnencryptedHTTP2(true)
 		w.transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: w.pings}
-	}
+	})
 	request, err := http.NewRequest("POST", w.scheme+"://example.com/", body)
 	require.NoError(w.t, err)
 	response, err := w.transport.RoundTrip(request)

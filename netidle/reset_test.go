@@ -31,12 +31,14 @@ func TestReset(t *testing.T) {
 			defer b.Close()
 			closed := make(chan error, 1)
 			inner := closeConn{test.wrap(a), closed}
+			if server, isTLS := inner.Conn.(*tls.Conn); isTLS {
+				shaken := make(chan error, 1)
+				go func() { shaken <- server.Handshake() }()
+				require.NoError(t, tls.Client(b, &tls.Config{InsecureSkipVerify: true}).Handshake())
+				require.NoError(t, <-shaken)
+			}
 			c := NewConn(inner, newWheel(t), Limits{Idle: 50 * time.Millisecond}, test.opts...)
 			defer c.Close()
-			if _, isTLS := inner.Conn.(*tls.Conn); isTLS {
-				client := tls.Client(b, &tls.Config{InsecureSkipVerify: true})
-				go client.Handshake()
-			}
 			var err error
 			for err == nil {
 				_, err = c.Write(make([]byte, 1<<20))
