@@ -262,11 +262,21 @@ func TestForcedExtensionDuringTheClaim(t *testing.T) {
 func TestForcedExtensionOfAnotherArming(t *testing.T) {
 	force(t, 1, func(t *testing.T, s *script) {
 		x := s.AfterFunc(10*ms, s.note("x"))
-		s.at("touching", func() {
+		s.at("extending", func() {
 			require.True(t, x.Stop())
 			require.False(t, x.Reset(time.Hour))
 		})
 		require.True(t, x.Reset(20*ms))
+		s.requireFired("x 20ms")
+	})
+}
+
+// A timer is stopped between the look and the swap of an extension.
+func TestForcedExtensionOfAStoppedTimer(t *testing.T) {
+	force(t, 1, func(t *testing.T, s *script) {
+		x := s.AfterFunc(10*ms, s.note("x"))
+		s.at("extending", func() { require.True(t, x.Stop()) })
+		require.False(t, x.Reset(20*ms))
 		s.requireFired("x 20ms")
 	})
 }

@@ -7,6 +7,5 @@ package timingwheel
 // function (pause_on.go). Here pause is a type, so the same line converts a constant and compiles to
 // nothing. An empty function would not: it leaves NOPs behind.
 //
-// Even the conversion counts in the inliner's budget. (*Timer).extend has no room left in it, so its
-// pause point is in Reset.
+// Even the conversion counts in the inliner's budget: see (*Timer).extend.
 type pause string

@@ -15,6 +15,7 @@ import "sync/atomic"
 //	leaving         the driver, after its last look for work
 //	resting         the driver, or Start, after it has looked at every next
 //	touching        Reset, with the clock read
+//	extending       Reset and ResetAt, between the load of the timer's word and the swap
 //	rearming        Reset and ResetAt, before the shard's lock
 //	filed           a caller that arms, with next stored, before it looks at armed
 //	waking          a caller, between its two looks at armed

@@ -215,9 +215,11 @@ func (t *Timer) disarm(after state) (word uint64, wasPending bool) {
 // the later deadline in the word and places it anew. A timer whose deadline is not
 // after now may wait in due, among others that fire in the order in which they
 // came; it has to be moved.
+//
+// The pause point shares a line because a statement of its own would exceed the inliner's budget.
 func (t *Timer) extend(deadline, now int64) bool {
 	word := t.word.Load()
-	old := deadlineOf(word)
+	old, _ := deadlineOf(word), pause("extending")
 	return isPending(word) && deadline >= old && old > now &&
 		t.word.CompareAndSwap(word, makeWord(pending, deadline))
 }
