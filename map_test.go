@@ -309,7 +309,12 @@ func TestMapReadersMeetWriters(t *testing.T) {
 	sure := func() bool { _, sure := s.find(hash, -1); return sure }
 	require.True(t, sure())
 
-	// The callback of an entry keeps it, but not what came after it.
+	// What keeps an entry, such as its callback, does not keep what came after it.
+	require.Same(t, entries[1], entries[0].next.Load())
+	m.Set(keys[0], 0, time.Hour)
+	require.Nil(t, entries[0].next.Load())
+	_, hash0 := m.home("test", keys[0])
+	entries[0], _ = s.find(hash0, keys[0])
 	entries[1].end()
 	m.take(&entries[1].keyedTimer)
 	require.Nil(t, entries[1].next.Load())
@@ -332,6 +337,49 @@ func TestMapReadersMeetWriters(t *testing.T) {
 	require.False(t, sure())
 	s.moves.Add(1)
 	require.True(t, sure())
+	moves := s.moves.Load()
+	require.True(t, s.sure(moves, nil))
+	for key := 1000; s.buckets.Load() == firstSegment; key++ {
+		m.Set(key, 0, time.Hour)
+	}
+	require.False(t, s.sure(moves, nil), "a bucket was split meanwhile")
+	moves = s.moves.Load()
+	for key := 1000; s.buckets.Load() > firstSegment; key++ {
+		m.Delete(key)
+	}
+	require.False(t, s.sure(moves, nil), "a bucket was merged meanwhile")
+}
+
+// TestMapSetMeetsDrain: the Map is stopped and has not been swept. A Set ends what was there and
+// leaves nothing behind.
+func TestMapSetMeetsDrain(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	m := NewMap(tw, func(int, int) {})
+	m.Set(1, 1, time.Hour)
+	m.stopped.Store(true)
+	old, replaced := m.Set(1, 2, time.Hour)
+	require.True(t, replaced)
+	require.Equal(t, 1, old)
+	require.Zero(t, m.Len())
+	require.NoError(t, m.verify(true))
+}
+
+// TestMapExpireMeetsTouch: a Touch that has found the entry before does not put its expiry off.
+func TestMapExpireMeetsTouch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newMapTape[int, int]()
+		tw := NewTimingWheel(time.Millisecond, 20)
+		m := NewMap(tw, p.expired)
+		m.Set(1, 1, time.Hour)
+		s, hash := m.home("test", 1)
+		e, _ := s.find(hash, 1)
+		require.True(t, m.Expire(1))
+		require.False(t, e.timer.keep(int64(time.Minute)))
+		tw.Start()
+		pass(t, tw, 0)
+		require.Len(t, p.all(), 1)
+	})
 }
 
 // TestMapCallbackActs: no lock is held, and the key is gone, while a callback runs.

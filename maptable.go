@@ -106,8 +106,13 @@ func (s *mapShard[K, V]) find(hash uint64, key K) (e *entry[K, V], sure bool) {
 		}
 		last = e
 	}
-	sure = (last == nil || isPending(last.timer.word.Load())) && moves%2 == 0 && s.moves.Load() == moves
-	return nil, sure
+	return nil, s.sure(moves, last)
+}
+
+// sure says that a reader who read moves before, and found nothing as far as the last entry of the
+// chain, has missed nothing.
+func (s *mapShard[K, V]) sure(moves uint32, last *entry[K, V]) bool {
+	return (last == nil || isPending(last.timer.word.Load())) && moves%2 == 0 && s.moves.Load() == moves
 }
 
 // lookUp returns the entry of a key if act reports that it has done with it what was to be done,
