@@ -28,15 +28,16 @@ import (
 // Get, Touch and Reset find a key without a lock (see maptable.go). The locks are those of the
 // table's shards; a shard of the wheel is locked under them and never the other way round.
 
-// A Map holds values by key, each until its time has come. It is made by NewMap. It suits sessions,
-// leases, presence, retries and debouncing: whatever is set by key, kept by being used, and has to
-// be dealt with when it is not. Its methods may be called from any goroutine, its callback included.
+// A Map holds values by key, each until its time has come. It is made by NewMap. It suits
+// sessions, leases, presence, retries and debouncing: whatever is set by key, kept by being used,
+// and has to be dealt with when it is not. Its methods may be called from any goroutine, its
+// callback included.
 //
 // Each Set ends in exactly one way: the value expires and the callback is called with it, once; a
 // Delete returns it; a later Set of the same key returns it; Drain hands it back; or the wheel is
 // stopped, which drops what the Map holds, or hands it back through the wheel's own Drain. From
-// that moment on the key is gone, though the callback may not have begun. If Touch or Reset reports
-// true, the value does not expire before the time that the call asked for.
+// that moment on the key is gone, though the callback may not have begun. If Touch reports true,
+// the value does not expire before the time that the call asked for, unless Reset or Expire says so.
 //
 // A value expires no earlier than its time, and later by at most a tick and what the platform
 // takes to wake up. Until then it is there. On a stopped wheel a Map is empty, and stays so.
@@ -44,11 +45,12 @@ import (
 // A key that is not equal to itself, such as a NaN, can be set. It expires, and All and Drain find
 // it, but no other call can.
 //
-// Cost: Get, Touch and Reset take no lock and allocate nothing, unless Reset brings a time forward;
-// Touch and Reset read the clock. Set makes one allocation, and takes a lock of the Map and one of
-// the wheel; so does Delete, without the allocation. A key takes 72 bytes with the key and the
-// value, rounded up to a size class, and 8 to 16 in the table: 104 to 112 for a string and a pointer. What
-// a crowd of keys took is given back as they go. No call takes longer because there are many keys.
+// Cost: Get, Touch and Reset take no lock and allocate nothing, unless Reset brings a time
+// forward; Touch and Reset read the clock. Set makes one allocation, and takes a lock of the Map
+// and one of the wheel; so does Delete, without the allocation. An entry takes 72 bytes more than
+// its key and its value, rounded up to a size class, and 8 to 16 bytes in the table: 104 to 112 for
+// a string and a pointer. What a crowd of keys took is given back as they go. No call takes longer
+// because there are many keys.
 type Map[K comparable, V any] struct {
 	tw      *TimingWheel
 	expired func(K, V)
@@ -85,8 +87,8 @@ func NewMap[K comparable, V any](tw *TimingWheel, expired func(key K, value V)) 
 }
 
 // Set holds value under key for d, and returns the value that it replaces, which then does not
-// expire. A zero or negative d is due at once; one beyond 146 years never comes. If the wheel or the
-// Map has been stopped, the value is dropped.
+// expire. A zero or negative d is due at once; one beyond 146 years never comes. If the wheel or
+// the Map has been stopped, the value is dropped.
 func (m *Map[K, V]) Set(key K, value V, d time.Duration) (old V, replaced bool) {
 	s, hash := m.home("Set", key)
 	now := m.tw.now()
@@ -131,9 +133,9 @@ func (m *Map[K, V]) Get(key K) (value V, ok bool) {
 	return value, false
 }
 
-// Touch keeps the value of the key for d from now at least, and returns it. It never brings the time
-// forward: of two calls at once the later time holds. It returns false if there is no such key, also
-// if the key has just expired; its value then does not come back.
+// Touch keeps the value of the key for d from now at least, and returns it. It never brings the
+// time forward: of two calls at once the later time holds. It returns false if there is no such
+// key, also if the key has just expired; its value then does not come back.
 func (m *Map[K, V]) Touch(key K, d time.Duration) (value V, ok bool) {
 	s, hash := m.home("Touch", key)
 	deadline := deadlineAfter(m.tw.now(), d)
@@ -226,7 +228,9 @@ func (m *Map[K, V]) Drain() []MapEntry[K, V] {
 	for i := range m.shards {
 		left = m.drain(&m.shards[i], left)
 	}
-	slices.SortStableFunc(left, func(a, b MapEntry[K, V]) int { return a.Deadline.Compare(b.Deadline) })
+	slices.SortStableFunc(left, func(a, b MapEntry[K, V]) int {
+		return a.Deadline.Compare(b.Deadline)
+	})
 	return left
 }
 

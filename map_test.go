@@ -247,8 +247,8 @@ func TestMapAtTheEdge(t *testing.T) {
 	}
 }
 
-// TestMapGoroutineAtTheEdge is the same with goroutines, whose callbacks leave the table themselves:
-// a dead entry is still in the table when its key is set again.
+// TestMapGoroutineAtTheEdge is the same with goroutines, whose callbacks leave the table
+// themselves: a dead entry is still in the table when its key is set again.
 func TestMapGoroutineAtTheEdge(t *testing.T) {
 	for name, again := range map[string]func(m *Map[string, int]){
 		"set":            func(m *Map[string, int]) { m.Set("a", 2, time.Hour) },
@@ -662,8 +662,8 @@ func TestMapKeep(t *testing.T) {
 	})
 }
 
-// TestMapTouchOfOverdue: the driver is late, and the touch comes before it. The key stays, and those
-// that are due with it expire in time.
+// TestMapTouchOfOverdue: the driver is late, and the touch comes before it. The key stays, and
+// those that are due with it expire in time.
 func TestMapTouchOfOverdue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New(WithInline(), withShards(1))

@@ -11,18 +11,18 @@ import (
 // its lock, pays for a whole table, and so that memory is given back. Go's own map does not shrink,
 // moves in steps of a thousand, and would have to hold each key a second time.
 //
-// Writers hold the shard's lock. Readers hold nothing. What a reader finds is right as it stands, as
-// hash and key never change, and an entry's word says whether it lives. What a reader does not find
-// may have been moved past it, so a miss counts only if
+// Writers hold the shard's lock. Readers hold nothing. What a reader finds is right as it stands,
+// as hash and key never change, and an entry's word says whether it lives. What a reader does not
+// find may have been moved past it, so a miss counts only if
 //
 //	nothing was moved meanwhile     moves is even, and the same before and after
 //	the chain was not cut off       the last entry of it is pending
 //
-// and else the reader looks again under the lock. The second is for an entry that is taken out while
-// a reader stands on it: its next is cleared, for an entry that a callback keeps for hours would
-// keep all that ever came after it. It has ended before that, and so the reader sees it. A new entry
-// goes to the end of its chain, or to the place of an ended one with its key: a reader who passes
-// just before has read the chain as it was.
+// and else the reader looks again under the lock. The second is for an entry that is taken out
+// while a reader stands on it: its next is cleared, for an entry that a callback keeps for hours
+// would keep all that ever came after it. It has ended before that, and so the reader sees it. A
+// new entry goes to the end of its chain, or to the place of an ended one with its key: a reader
+// who passes just before has read the chain as it was.
 
 // A chain is what leads to an entry: a bucket, or the next of the entry before.
 type chain[K comparable, V any] = atomic.Pointer[entry[K, V]]
@@ -233,7 +233,8 @@ func (s *mapShard[K, V]) mergeLocked() {
 	s.moves.Add(1)
 }
 
-// addSegment makes room for another split. The segment is made without the lock, as it may be large.
+// addSegment makes room for another split. The segment is made without the lock, as it may be
+// large.
 func (s *mapShard[K, V]) addSegment() {
 	i := segmentOf(s.buckets.Load())
 	segment := newSegment[K, V](i)
