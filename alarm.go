@@ -2,9 +2,12 @@ package timingwheel
 
 import (
 	"math"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
+	"weak"
 )
 
 // The alarm is one bell for the whole wheel, usually a time.AfterFunc. The goroutine
@@ -33,6 +36,16 @@ import (
 // An alarm may ring for nothing, when its bucket was emptied or when it was moved
 // while its goroutine was starting. Such a driver finds nothing due, or a driver at
 // work, and leaves.
+//
+// # An idle wheel
+//
+// Taking the alarm back whenever the last timer is stopped would double the cost of
+// starting and stopping one. So the alarm stays set, but does not keep the wheel alive: the bell
+// refers to it by a waker, which holds on to the wheel for as long as a timer is pending.
+//
+// A bell that takes a goroutine and a descriptor (WithPreciseWakeup) is given back once the wheel
+// has been idle for idleBell. Whoever finds that nothing is pending any more publishes in
+// lookAt when the driver has to look, just as a shard publishes its next.
 type alarm struct {
 	// armed is the tick that the alarm is set for. Written under mu; callers load
 	// it with every timer they file.
@@ -41,22 +54,32 @@ type alarm struct {
 	// mu guards what follows. It is taken when the alarm is set and when a driver
 	// comes or goes, with or without a shard's lock, and nothing is locked under it.
 	mu      sync.Mutex
-	bell    bell  // made when first set
-	ringing int   // alarms set that have not reached drive
-	driving bool  // a driver is at work
-	wakeups int64 // rings that reached drive
+	waker   *waker // with the bell; fixed
+	ringing int    // alarms set that have not reached drive
+	driving bool   // a driver is at work
+	wakeups int64  // rings that reached drive
 
 	idleWakeups int64 // of these, the ones that found nothing to do
 
 	// quiet is closed once nothing of a stopped wheel runs any more. It is made
 	// by the first Shutdown that has to wait.
 	quiet chan struct{}
+
+	// lookAt is the tick at which the driver has to look whether the wheel is still idle
+	// and gives the bell back if it is; unset if it does not have to. idle says that the
+	// driver at work was woken for that.
+	lookAt atomic.Int64
+	idle   bool
 }
 
 const (
 	// unset, as an alarm's tick, is later than any bucket's; awake is earlier.
 	unset int64 = math.MaxInt64
 	awake int64 = -1
+
+	// idleBell is how long a wheel with WithPreciseWakeup keeps its bell with nothing pending. A
+	// new bell costs some 10 us, and a look whether it can be given back one wake-up.
+	idleBell = 100 * time.Millisecond
 )
 
 // wakeAt makes sure that a driver looks at the wheel when tick e has come: the one
@@ -81,16 +104,16 @@ func (tw *TimingWheel) setAlarmLocked(e int64) {
 	a := &tw.alarm
 	a.armed.Store(e)
 	d := tw.untilTick(e)
-	switch {
-	case a.bell == nil:
-		a.bell = tw.newBell(d)
+	switch w := a.waker; {
+	case w.bell == nil:
+		w.bell = tw.newBell(d)
 		a.ringing++
-	case !a.bell.Reset(d):
+	case !w.bell.Reset(d):
 		a.ringing++ // otherwise the ring that was to come has been moved
 	}
 }
 
-// A bell calls drive once, on a goroutine of its own, when its time has come. The
+// A bell wakes the driver once, on a goroutine of its own, when its time has come. The
 // methods mean what those of *time.Timer do, which is one.
 type bell interface {
 	Reset(d time.Duration) (moved bool)
@@ -99,12 +122,67 @@ type bell interface {
 
 func (tw *TimingWheel) newBell(d time.Duration) bell {
 	if tw.precise {
-		if b := newPreciseBell(d, tw.drive); b != nil {
+		if b := newPreciseBell(d, tw.alarm.waker.wake); b != nil {
 			return b
 		}
 	}
-	return time.AfterFunc(d, tw.drive)
+	return time.AfterFunc(d, tw.alarm.waker.wake)
 }
+
+// A waker is what the bell knows of its wheel. It keeps the wheel alive while a timer is
+// pending, and no longer: the anchor of each shard that has one refers to the wheel.
+type waker struct {
+	wheel   weak.Pointer[TimingWheel]
+	bell    bell // made when first set; guarded by alarm.mu
+	anchors []anchor
+}
+
+// An anchor is written under its shard's lock. In a shard with one timer at a time that is
+// once for each, so every anchor has a cache line of its own.
+type anchor struct {
+	wheel *TimingWheel // not nil while the shard wants the driver
+	_     [64 - unsafe.Sizeof(uintptr(0))]byte
+}
+
+func (tw *TimingWheel) makeWaker() {
+	w := &waker{wheel: weak.Make(tw), anchors: make([]anchor, len(tw.shards))}
+	for i := range tw.shards {
+		tw.shards[i].anchor = &w.anchors[i]
+	}
+	tw.alarm.waker = w
+	// A synctest bubble does not let others stop its timers: the bell of a wheel that is
+	// collected there stays set.
+	if !isWallOnly(tw.start) {
+		runtime.AddCleanup(tw, (*waker).dismiss, w)
+	}
+}
+
+func (w *waker) wake() {
+	if tw := w.wheel.Value(); tw != nil {
+		tw.drive()
+	}
+}
+
+// dismiss stops the bell of a wheel that has been collected.
+func (w *waker) dismiss() {
+	if w.bell != nil {
+		w.bell.Stop()
+	}
+}
+
+// letGoLocked is called when a caller has taken out the last timer of the shard. (When the
+// driver has, settle and restLocked do the same.)
+func (s *shard) letGoLocked() {
+	s.anchor.wheel = nil
+	if tw := s.tw; tw.precise && tw.alarm.lookAt.Load() == unset {
+		look := tw.nextLook()
+		tw.alarm.lookAt.Store(look)
+		tw.wakeAt(look)
+	}
+}
+
+// nextLook returns the tick at which a wheel that is idle now gives its bell back.
+func (tw *TimingWheel) nextLook() int64 { return tw.tickOf(deadlineAfter(tw.now(), idleBell)) }
 
 // restLocked leaves the wheel to the alarm, in the order that the top of this
 // file explains.
@@ -114,12 +192,22 @@ func (tw *TimingWheel) restLocked() {
 		// or halt sees the alarm. There may still be timers; the sweep gets them.
 		return
 	}
-	tw.alarm.armed.Store(unset)
-	first := unset
+	a := &tw.alarm
+	a.armed.Store(unset)
+	first := a.lookAt.Load()
 	for i := range tw.shards {
 		first = min(first, tw.shards[i].next.Load())
 	}
 	_ = pause("resting")
+	if first == unset && tw.precise && a.waker.bell != nil {
+		if a.idle {
+			tw.stopBellLocked()
+			a.waker.bell = nil
+			return
+		}
+		first = tw.nextLook()
+		a.lookAt.Store(first)
+	}
 	if first != unset {
 		tw.setAlarmLocked(first)
 	}
@@ -131,7 +219,11 @@ func (tw *TimingWheel) silence() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.armed.Store(awake)
-	if a.bell != nil && a.bell.Stop() {
+	tw.stopBellLocked()
+}
+
+func (tw *TimingWheel) stopBellLocked() {
+	if a := &tw.alarm; a.waker.bell != nil && a.waker.bell.Stop() {
 		a.ringing--
 	}
 }

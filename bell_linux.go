@@ -18,7 +18,7 @@ import (
 // of returning to the read: each setting has its own, as with time.AfterFunc.
 type timerfd struct {
 	fd   uintptr  // of file, which would be made blocking if it were asked for it
-	file *os.File // closed by its own cleanup if nobody stops the wheel
+	file *os.File // closed by Stop
 	ring func()
 
 	mu  sync.Mutex

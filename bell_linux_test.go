@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -14,7 +15,7 @@ import (
 func isPrecise(tw *TimingWheel) bool {
 	tw.alarm.mu.Lock()
 	defer tw.alarm.mu.Unlock()
-	_, ok := tw.alarm.bell.(*timerfd)
+	_, ok := tw.alarm.waker.bell.(*timerfd)
 	return ok
 }
 
@@ -42,26 +43,85 @@ func TestPreciseWakeup(t *testing.T) {
 }
 
 // TestPreciseWakeupGoroutines: one is parked while something is pending, however
-// often the alarm is moved; after everything was stopped it ends with its ring.
+// often the alarm is moved.
 func TestPreciseWakeupGoroutines(t *testing.T) {
 	before := runtime.NumGoroutine()
 	tw := New(WithPreciseWakeup())
 	goroutinesFallTo(t, before)
-	var xs []*Timer
 	for i := range 100 {
-		xs = append(xs, tw.AfterFunc(time.Hour-time.Duration(i)*time.Minute/2, func() {}))
+		tw.AfterFunc(time.Hour-time.Duration(i)*time.Minute/2, func() {})
 	}
 	goroutinesFallTo(t, before+1)
 	require.Greater(t, runtime.NumGoroutine(), before)
-	for _, x := range xs {
+	require.NoError(t, tw.Shutdown(t.Context()))
+}
+
+// openFiles returns how many descriptors the process has.
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(files)
+}
+
+// TestPreciseWakeupOfIdleWheels: wheels that are kept, but have nothing pending, give the
+// goroutine and the descriptor back, and work again afterwards.
+func TestPreciseWakeupOfIdleWheels(t *testing.T) {
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	var wheels []*TimingWheel
+	for range 20 {
+		tw := New(WithPreciseWakeup())
+		wheels = append(wheels, tw)
+		tw.AfterFunc(time.Hour, func() {}).Stop()
+		require.True(t, isPrecise(tw))
+	}
+	fires := func(tw *TimingWheel, d time.Duration) {
+		fired := make(chan struct{})
+		tw.AfterFunc(d, func() { close(fired) })
+		require.True(t, isPrecise(tw))
+		<-fired
+	}
+	rests := func() {
+		goroutinesFallTo(t, goroutines)
+		for start := time.Now(); openFiles(t) > files; time.Sleep(time.Millisecond) {
+			require.Less(t, time.Since(start), 20*time.Second, "%d descriptors", openFiles(t))
+		}
+	}
+	rests()
+	for _, tw := range wheels {
+		fires(tw, time.Millisecond)
+		tw.AfterFunc(time.Hour, func() {}).Stop()
+	}
+	rests()
+	for _, tw := range wheels[:2] {
+		x := tw.AfterFunc(time.Hour, func() {})
+		fires(tw, 2*idleBell)
 		x.Stop()
 	}
-	last := make(chan struct{})
-	tw.AfterFunc(10*time.Millisecond, func() { close(last) })
-	<-last
-	goroutinesFallTo(t, before)
-	require.Zero(t, tw.Len())
-	require.NoError(t, tw.Shutdown(t.Context()))
+	rests()
+	for _, tw := range wheels {
+		wakeups := tw.Stats().Wakeups
+		time.Sleep(time.Millisecond)
+		require.Equal(t, wakeups, tw.Stats().Wakeups, "nothing recurs")
+		require.NoError(t, tw.verify(true))
+		require.NoError(t, tw.Shutdown(t.Context()))
+	}
+}
+
+// TestPreciseWakeupOfDroppedWheels: so do wheels that are simply dropped.
+func TestPreciseWakeupOfDroppedWheels(t *testing.T) {
+	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	func() {
+		for range 50 {
+			tw := New(WithPreciseWakeup())
+			tw.AfterFunc(time.Hour, func() {}).Stop()
+			require.True(t, isPrecise(tw))
+		}
+	}()
+	for start := time.Now(); runtime.NumGoroutine() > goroutines || openFiles(t) > files; time.Sleep(time.Millisecond) {
+		runtime.GC()
+		require.Less(t, time.Since(start), 20*time.Second, "%d goroutines, %d descriptors", runtime.NumGoroutine(), openFiles(t))
+	}
 }
 
 // TestPreciseWakeupRingsOnce: the alarm does not ring before its time.
@@ -70,8 +130,8 @@ func TestPreciseWakeupRingsOnce(t *testing.T) {
 	fired := make(chan struct{})
 	tw.AfterFunc(20*time.Millisecond, func() { close(fired) })
 	<-fired
-	require.NoError(t, tw.Shutdown(t.Context()))
 	require.Equal(t, int64(1), tw.Stats().Wakeups)
+	require.NoError(t, tw.Shutdown(t.Context()))
 }
 
 // TestPreciseWakeupStop: the parked goroutine does not outlive Shutdown, and the
@@ -83,7 +143,7 @@ func TestPreciseWakeupStop(t *testing.T) {
 		require.True(t, isPrecise(tw))
 		require.NoError(t, tw.Shutdown(t.Context()))
 		tw.alarm.mu.Lock()
-		require.ErrorContains(t, tw.alarm.bell.(*timerfd).file.Close(), "already closed")
+		require.ErrorContains(t, tw.alarm.waker.bell.(*timerfd).file.Close(), "already closed")
 		tw.alarm.mu.Unlock()
 	}
 }

@@ -150,7 +150,7 @@ func (c *channel) stop(what string) (prevented bool) {
 	defer s.mu.Unlock()
 	if _, was := c.timer.disarm(idle); was {
 		c.timer.unlink()
-		s.count.stopped++
+		s.stoppedLocked()
 		prevented = true
 	}
 	prevented = c.endRelayLocked() || prevented

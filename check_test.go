@@ -151,6 +151,9 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 		}
 	}
 
+	if anchored := s.anchor.wheel == s.tw; earliest != unset && !anchored || linked == 0 && anchored && quiet {
+		return 0, fmt.Errorf("%d timers, earliest at %d: keeps the wheel: %t", linked, earliest, anchored)
+	}
 	if next := s.next.Load(); next > earliest {
 		return 0, fmt.Errorf("wants the driver at %d, a timer waits at %d", next, earliest)
 	}

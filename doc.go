@@ -54,7 +54,7 @@ follow the wall clock and notice a step within a minute.
 
 Make the tick as coarse as your timeouts allow: a wheel of many timers wakes up
 once per tick in which something is due, so 10 ms or 100 ms ticks save wake-ups
-where timeouts are seconds. The wheel size trades memory (64 bytes a slot and level,
+where timeouts are seconds. The wheel size trades memory (96 bytes a slot and level,
 per processor) for reinsertion: a timer moves once per level it starts above the
 lowest. With the defaults timeouts up to half a second never move, up to two minutes
 once, up to nine hours twice. On Linux WithPreciseWakeup makes ticks down to 50 us worth while.
@@ -92,8 +92,8 @@ and each callback have regions, and the log says how late the alarm was.
 # Lifecycle
 
 A wheel made by New runs from its first timer, one made by NewTimingWheel from
-Start. Between wake-ups it has no goroutine, and with nothing pending no alarm
-either, so a wheel need not be stopped to be collected. Stop drops what is
+Start. Between wake-ups it has no goroutine. With nothing pending it is collected
+once it is unreachable, so a wheel need not be stopped. Stop drops what is
 pending, Drain hands it back, Shutdown waits for callbacks under way. All are
 final. Contexts and channels go on, by package time.
 
@@ -126,7 +126,7 @@ to the tick there, too: with a tick of a nanosecond, a timer fires at its exact 
 	NewTimer, NewTicker  3 allocations of 216 bytes, the rest as AfterFunc
 	Len, Stats           a mutex per processor; Stats looks at each slot in use
 	a pending timer      48 bytes and its closure; moved once per level
-	an empty wheel       3 KiB, and 16 KiB per processor for each level in use
+	an empty wheel       3 KiB, and 24 KiB per processor for each level in use
 
 None depends on how many timers are pending.
 

@@ -70,6 +70,9 @@ func (tw *TimingWheel) takeOver() bool {
 		return false
 	}
 	tw.driver.worked = false
+	// What is published from here on this driver sees, or the alarm it sets.
+	look := a.lookAt.Swap(unset)
+	a.idle = look != unset && look <= tw.tickAt(tw.now())
 	tw.traceWakeup(a.armed.Load())
 	a.driving = true
 	a.armed.Store(awake)
@@ -273,6 +276,9 @@ func (s *shard) settle() (next int64) {
 	}
 	if !s.due.empty() {
 		next = min(next, s.wheel.now)
+	}
+	if next == unset {
+		s.anchor.wheel = nil
 	}
 	_ = pause("settling")
 	s.next.Store(next)

@@ -411,7 +411,7 @@ func (k *keyedTimer) end() (word uint64, was bool) {
 	defer s.mu.Unlock()
 	if word, was = k.timer.disarm(idle); was {
 		k.timer.unlink()
-		s.count.stopped++
+		s.stoppedLocked()
 	}
 	return word, was
 }

@@ -1,7 +1,10 @@
 package timingwheel
 
 import (
+	"fmt"
+	"math"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 	"unsafe"
@@ -11,7 +14,7 @@ import (
 
 // collected reports whether what sets the flag happens within a few collections.
 func collected(flag <-chan struct{}) bool {
-	for range 50 {
+	for range 200 {
 		runtime.GC()
 		select {
 		case <-flag:
@@ -85,16 +88,108 @@ func TestAKeptTimerKeepsNobody(t *testing.T) {
 	<-fired
 }
 
-// TestIdleWheelIsCollected: nobody has to stop a wheel that has nothing to do.
+// TestIdleWheelIsCollected: a wheel that has nothing to do need not be stopped, though its
+// alarm is set for a timer that has gone.
 func TestIdleWheelIsCollected(t *testing.T) {
-	gone := func() <-chan struct{} {
-		tw := New()
-		tw.AfterFunc(time.Hour, func() {}).Stop()
-		x := tw.AfterFunc(5*time.Millisecond, func() {}) // the alarm rings once more
-		x.Stop()
-		return watch(tw)
-	}()
-	require.True(t, collected(gone))
+	f := func() {}
+	for _, tc := range []struct {
+		name string
+		use  func(tw *TimingWheel)
+	}{
+		{"never used", func(*TimingWheel) {}},
+		{"stopped", func(tw *TimingWheel) { tw.AfterFunc(time.Hour, f).Stop() }},
+		{"many stopped", func(tw *TimingWheel) {
+			var xs []*Timer
+			for i := range 1000 {
+				xs = append(xs, tw.AfterFunc(time.Hour-time.Duration(i)*time.Second, f))
+			}
+			for _, x := range xs {
+				x.Stop()
+			}
+		}},
+		{"armed again and stopped", func(tw *TimingWheel) {
+			x := tw.AfterFunc(time.Hour, f)
+			x.Reset(time.Minute)
+			x.Stop()
+			x.Reset(2 * time.Hour)
+			x.Stop()
+		}},
+		{"stopped and fired at once", func(tw *TimingWheel) {
+			tw.AfterFunc(time.Hour, f).Stop()
+			tw.AfterFunc(0, f)
+		}},
+		{"never due", func(tw *TimingWheel) { tw.AfterFunc(math.MaxInt64, f) }},
+		{"schedule", func(tw *TimingWheel) { tw.ScheduleFunc(Every(time.Hour), f).Stop() }},
+		{"channel", func(tw *TimingWheel) { tw.NewTimer(time.Hour).Stop(); tw.NewTicker(time.Hour).Stop() }},
+		{"context", func(tw *TimingWheel) {
+			_, cancel := tw.WithTimeout(t.Context(), time.Hour)
+			cancel()
+		}},
+		{"fired beside", func(tw *TimingWheel) {
+			x := tw.AfterFunc(time.Hour, f)
+			fired := make(chan struct{})
+			tw.AfterFunc(time.Millisecond, func() { close(fired) })
+			<-fired
+			x.Stop()
+		}},
+		{"stopped before Start", func(tw *TimingWheel) {
+			tw.alarm.armed.Store(awake)
+			tw.started.Store(false)
+			x := tw.AfterFunc(time.Hour, f)
+			tw.Start()
+			x.Stop()
+		}},
+		{"stopped altogether", func(tw *TimingWheel) { tw.AfterFunc(time.Hour, f); tw.Stop() }},
+	} {
+		for _, opts := range [][]Option{nil, {WithInline(), WithPreciseWakeup()}} {
+			t.Run(fmt.Sprintf("%s/options=%d", tc.name, len(opts)), func(t *testing.T) {
+				gone := func() <-chan struct{} {
+					tw := New(opts...)
+					tc.use(tw)
+					return watch(tw)
+				}()
+				require.True(t, collected(gone))
+			})
+		}
+	}
+}
+
+// TestPendingTimersKeepTheirWheel: a wheel to which nothing refers any more lives until its
+// last timer has fired.
+func TestPendingTimersKeepTheirWheel(t *testing.T) {
+	for _, opts := range [][]Option{nil, {WithInline()}, {WithPreciseWakeup()}} {
+		const d = 600 * time.Millisecond // not on the lowest level
+		var fired sync.WaitGroup
+		ways := []func(tw *TimingWheel, f func()){
+			func(tw *TimingWheel, f func()) { tw.AfterFunc(d, f) },
+			func(tw *TimingWheel, f func()) { tw.AfterFunc(d, f); tw.AfterFunc(time.Minute, f).Stop() },
+			func(tw *TimingWheel, f func()) { tw.AfterFunc(time.Minute, f).Stop(); tw.AfterFunc(d, f) },
+			func(tw *TimingWheel, f func()) {
+				x := tw.AfterFunc(time.Minute, f)
+				x.Stop()
+				x.Reset(d)
+			},
+			func(tw *TimingWheel, f func()) { tw.AfterFunc(d/100, func() { tw.AfterFunc(d, f) }) },
+			func(tw *TimingWheel, f func()) { tw.AfterFunc(d/2, func() {}).Reset(d); tw.AfterFunc(d, f) },
+			func(tw *TimingWheel, f func()) {
+				ended := make(chan *Timer, 1)
+				runs := 0
+				ended <- tw.ScheduleFunc(Every(d/3), func() {
+					if runs++; runs == 3 {
+						(<-ended).Stop()
+						f()
+					}
+				}, QueueWhileRunning())
+			},
+		}
+		for _, way := range ways {
+			fired.Add(1)
+			way(New(opts...), fired.Done)
+		}
+		done := make(chan struct{})
+		go func() { fired.Wait(); close(done) }()
+		require.True(t, collected(done))
+	}
 }
 
 // TestMemoryAfterABurst: what a burst of timers took is given back.

@@ -9,12 +9,12 @@ const (
 	defaultTick = time.Millisecond
 
 	// defaultWheelSize keeps most timeouts of servers on the two lowest wheels
-	// (a millisecond to two minutes) at 16 KiB a wheel. docs/design.md has the
+	// (a millisecond to two minutes) at 24 KiB a wheel. docs/design.md has the
 	// measurements it was chosen by.
 	defaultWheelSize = 256
 
 	// maxWheelSize bounds what a slip of the pen can ask for, in memory and in
-	// work under the lock: a level of so many slots takes 4 MiB, and is made
+	// work under the lock: a level of so many slots takes 6 MiB, and is made
 	// when it is first needed.
 	maxWheelSize = 1 << 16
 )
@@ -32,9 +32,10 @@ func WithTick(d time.Duration) Option {
 }
 
 // WithWheelSize sets the number of slots per wheel, from 2 to 65,536, by default
-// 256. In memory a wheel has twice as many, rounded up to a power of two. A timer is reinserted once per level, so larger wheels reinsert less and take
-// more memory: 64 bytes a slot, rounded up to a power of two, of every level in use,
-// for each of as many shards as there are processors, up to 4 MiB a level in all.
+// 256. In memory a wheel has twice as many, rounded up to a power of two. A timer is
+// reinserted once per level, so larger wheels reinsert less and take more memory: 96 bytes
+// a slot, rounded up to a power of two, of every level in use, for each of as many shards
+// as there are processors, up to 6 MiB a level in all.
 func WithWheelSize(n int) Option {
 	mustBeWheelSize("WithWheelSize", int64(n))
 	return func(tw *TimingWheel) { tw.wheelSize = n }
@@ -78,11 +79,10 @@ func WithInline() Option {
 
 // WithPreciseWakeup wakes the driver on Linux some tens of microseconds after a tick
 // where package time takes most of a millisecond, by a timer file that the runtime's
-// poller waits for. With it ticks down to 50 microseconds make sense. It takes a
-// file descriptor, until the wheel is stopped or collected, a parked goroutine while
-// something is pending, and, with a fine tick, more wake-ups. On other systems, if no
-// file descriptor can be had, and in a synctest bubble the wheel wakes up as without
-// it.
+// poller waits for. With it ticks down to 50 microseconds make sense. It takes a file
+// descriptor and a parked goroutine while something is pending, and for a tenth of a
+// second afterwards. With a fine tick it takes more wake-ups too. On other systems, if no file
+// descriptor can be had, and in a synctest bubble the wheel wakes up as without it.
 func WithPreciseWakeup() Option {
 	return func(tw *TimingWheel) { tw.precise = true }
 }

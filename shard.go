@@ -33,6 +33,8 @@ type shard struct {
 	count counters
 	late  Lateness
 
+	anchor *anchor // fixed
+
 	due    list // armed for a time that had come already; waits for the driver
 	batch  list // what the driver took from due for its present round
 	beyond list // deadline never
@@ -158,6 +160,9 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 	}
 	if fires {
 		s.count.fired++
+		if wasPending && s.count.pending() == 0 {
+			s.letGoLocked()
+		}
 		tw.inflight.Add(1)
 		go tw.call(tw.observed(f))
 		return wasPending
@@ -168,6 +173,14 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 	return wasPending
 }
 
+// stoppedLocked counts a pending timer that a caller has stopped and unlinked.
+func (s *shard) stoppedLocked() {
+	s.count.stopped++
+	if s.count.pending() == 0 {
+		s.letGoLocked()
+	}
+}
+
 // placeLocked puts t, which is in no bucket, where its deadline belongs, and
 // returns the tick at which the driver has to look there: the clock's own if
 // the deadline is not after now, unset if it never comes. The caller sees to the
@@ -176,6 +189,9 @@ func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 	if deadline == never {
 		s.beyond.add(t)
 		return unset
+	}
+	if s.anchor.wheel == nil {
+		s.anchor.wheel = s.tw
 	}
 	// A deadline that has come is due at once, not when the tick that has begun
 	// is over. For the rest the wheel's own clock decides, not the caller's
@@ -218,6 +234,7 @@ func (s *shard) sweep(unfired *[]Unfired) {
 	for n := 1; ; n++ {
 		t := s.anyPendingLocked()
 		if t == nil {
+			s.anchor.wheel = nil
 			return
 		}
 		f := t.f // read before the word says idle: from then on Init may change it

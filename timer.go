@@ -190,7 +190,7 @@ func (t *Timer) Stop() bool {
 	_, was := t.disarm(after) // else the driver or another caller came first
 	if was {
 		t.unlink()
-		s.count.stopped++
+		s.stoppedLocked()
 	}
 	s.mu.Unlock()
 	return was

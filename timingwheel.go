@@ -75,8 +75,8 @@ type TimingWheel struct {
 // defaults are a tick of a millisecond and a goroutine for each callback.
 // Options that make no sense panic.
 //
-// A wheel with nothing pending has no goroutine and no alarm, so it may simply
-// be dropped.
+// A wheel with nothing pending has no goroutine and is collected once it is
+// unreachable, so it may simply be dropped. Pending timers keep their wheel until they have fired.
 func New(opts ...Option) *TimingWheel {
 	tw := &TimingWheel{
 		start:     time.Now(),
@@ -92,7 +92,9 @@ func New(opts ...Option) *TimingWheel {
 		opt(tw)
 	}
 	tw.makeShards()
+	tw.makeWaker()
 	tw.alarm.armed.Store(unset)
+	tw.alarm.lookAt.Store(unset)
 	tw.started.Store(true)
 	return tw
 }
