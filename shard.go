@@ -35,6 +35,8 @@ type shard struct {
 
 	anchor *anchor // fixed
 
+	full int64 // see crowdedLocked
+
 	due    list // armed for a time that had come already; waits for the driver
 	batch  list // what the driver took from due for its present round
 	beyond list // deadline never
@@ -69,6 +71,7 @@ func (tw *TimingWheel) makeShards() {
 		s.tw = tw
 		s.wheel = newWheel(0, 1, tw.wheelSize, 0)
 		s.next.Store(unset)
+		s.full = bulk
 		s.due.init()
 		s.batch.init()
 		s.beyond.init()
@@ -83,8 +86,14 @@ func (tw *TimingWheel) makeShards() {
 // goroutine's stack: to find a processor's own there is no way in Go that does not
 // cost as much as the lock (a sync.Pool's Get and Put, measured), and goroutines
 // that keep busy stay on their processor. If the lock is taken the goroutine
-// moves on to the next shard for good, so a few busy goroutines soon have one each.
+// moves on to the next shard for good, so a few busy goroutines soon have one each. It
+// moves on too when timers pile up in the shard, or all that one goroutine starts in a loop would
+// be in one shard, and in the way of those who work on them later.
 const homeBits = 7
+
+// bulk is how many timers more than before make a shard crowded: so many that a busy goroutine
+// seldom has as many pending at a time, so few that a program's thousands are spread.
+const bulk = 1024
 
 // lockHome locks the shard for a timer that the caller is about to make.
 func (tw *TimingWheel) lockHome() *shard {
@@ -97,7 +106,25 @@ func (tw *TimingWheel) lockHome() *shard {
 		s = &tw.shards[i]
 		s.mu.Lock()
 	}
+	if s.crowdedLocked() {
+		home.Store((i + 1) % uint32(len(tw.shards)))
+	}
 	return s
+}
+
+// crowdedLocked reports, once each time, that the shard has bulk timers more than when it
+// last did, or than it has had since. It goes by what is pending: a goroutine that stops as
+// many as it starts does not crowd its shard.
+func (s *shard) crowdedLocked() bool {
+	pending := s.count.pending()
+	switch {
+	case pending >= s.full:
+		s.full = pending + bulk
+		return true
+	case pending < s.full-2*bulk:
+		s.full = pending + bulk
+	}
+	return false
 }
 
 // stackHash returns a number that few goroutines share, and that one keeps while it

@@ -1,8 +1,10 @@
 package timingwheel
 
 import (
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -61,5 +63,63 @@ func TestHome(t *testing.T) {
 	home = lock()
 	for range 100 {
 		require.Same(t, home, lock())
+	}
+}
+
+// TestBulkStarts: what one goroutine starts in a loop is spread over all shards, also after
+// other timers have come and gone.
+func TestBulkStarts(t *testing.T) {
+	const n = 100_000
+	f := func() {}
+	for name, start := range map[string]func(tw *TimingWheel) *Timer{
+		"AfterFunc": func(tw *TimingWheel) *Timer { return tw.AfterFunc(time.Hour, f) },
+		"NewTimer":  func(tw *TimingWheel) *Timer { return &tw.NewTimer(time.Hour).channel.timer },
+	} {
+		for _, shards := range []int{1, 2, 4, 16} {
+			t.Run(fmt.Sprintf("%s/shards=%d", name, shards), func(t *testing.T) {
+				tw := New(withShards(shards))
+				defer tw.Stop()
+				for range 3 {
+					count := map[*shard]int{}
+					timers := make([]*Timer, n)
+					for i := range timers {
+						timers[i] = start(tw)
+						count[timers[i].shard]++
+					}
+					require.Len(t, count, shards)
+					for _, c := range count {
+						require.InDelta(t, n/shards, c, 2*bulk)
+					}
+					for _, x := range timers {
+						x.Stop()
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestBusyGoroutineStaysAtHome: one that starts and stops its timers keeps its shard, also if
+// some hundred of them are pending at a time, and beside many others.
+func TestBusyGoroutineStaysAtHome(t *testing.T) {
+	for _, beside := range []int{0, 100_000} {
+		tw := New(withShards(4))
+		defer tw.Stop()
+		for range beside {
+			tw.AfterFunc(time.Hour, func() {})
+		}
+		var some [bulk / 2]*Timer
+		homes := map[*shard]bool{}
+		for i := range 20 * bulk {
+			x := &some[i%len(some)]
+			if *x != nil {
+				(*x).Stop()
+			}
+			*x = tw.AfterFunc(time.Hour, func() {})
+			if i > 2*bulk {
+				homes[(*x).shard] = true
+			}
+		}
+		require.Len(t, homes, 1, "beside %d", beside)
 	}
 }
