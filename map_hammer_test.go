@@ -418,7 +418,6 @@ type mapOracle struct {
 	tick  time.Duration
 	sets  int
 	there []*modelEntry
-	due   []mapExpiry[float64, int] // to be called at once
 	got   []mapExpiry[float64, int]
 }
 
