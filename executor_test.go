@@ -94,11 +94,15 @@ func TestDueAtOnceDoesNotWaitForALateDriver(t *testing.T) {
 				synctest.Wait()
 				want := []string{"of an earlier tick", "due at once"}
 				if tw.executor == goroutine {
+					mu.Lock()
 					require.Equal(t, want[1:], got)
+					mu.Unlock()
 					want[0], want[1] = want[1], want[0]
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
 				if tw.run == nil || x.name == "custom, at once" { // goroutines of one moment have no order
 					require.Equal(t, want, got)
 				}
