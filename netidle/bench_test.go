@@ -159,9 +159,11 @@ func send(clients []net.Conn, messages int) {
 func BenchmarkTouch(b *testing.B) {
 	tw := timingwheel.New()
 	defer tw.Stop()
-	inner := &fakeConn{read: func([]byte) (int, error) { return 1, nil }}
-	c := NewConn(inner, tw, Limits{Idle: benchIdle})
+	socket, _ := tcpPair(b)
+	c := NewConn(socket, tw, Limits{Idle: benchIdle})
 	defer c.Close()
+	inner := readyConn{socket}
+	c.inner = inner
 	p := make([]byte, 1)
 	b.Run("inner", func(b *testing.B) {
 		var conn net.Conn = inner

@@ -186,7 +186,8 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 	readFrom, idleFrom := max(read, m.readFrom), max(read, write, m.idleFrom)
 	if state&tracked != 0 && state&readDone == 0 {
 		readFrom, idleFrom = max(readFrom, m.reads.from), max(idleFrom, m.calls.from)
-		m.parked = reads && limits.Read > 0 && m.reads.rests() || idles && limits.Idle > 0 && m.calls.rests()
+		m.parked = reads && limits.Read > 0 && m.reads.rests() ||
+			idles && limits.Idle > 0 && m.calls.rests()
 		reads, idles = reads && !m.reads.rests(), idles && !m.calls.rests()
 	}
 	consider(reads, limits.Read, readFrom, ReadIdle)

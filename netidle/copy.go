@@ -311,7 +311,9 @@ func (s *socket) copySmall(w io.Writer, limit int64) (n int64, err error) {
 // explain makes of an error of the system call what package net makes of it.
 func (s *socket) explain(err error) error {
 	conn := s.reader.(net.Conn)
-	outer := &net.OpError{Op: "read", Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(), Err: err}
+	local := conn.LocalAddr()
+	outer := &net.OpError{Op: "read", Net: local.Network(), Source: local, Addr: conn.RemoteAddr()}
+	outer.Err = err
 	switch err := err.(type) {
 	case *net.OpError: // from package net's RawConn
 		outer.Err = err.Err

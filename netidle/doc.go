@@ -16,8 +16,8 @@ of a timing wheel.
 
 A Conn is a net.Conn with Limits: on the time without a read, without a write, without
 either, on its life, and on a step such as a handshake. When one is reached the connection is
-closed, or, with WithExpire, its deadline is set in the past. A hook says why, and so do Conn.Reason and the errors of
-Read and Write (ErrTimeout).
+closed, or, with WithExpire, its deadline is set in the past. A hook is told why before that.
+Conn.Reason and the errors of Read and Write (ErrTimeout) say it afterwards.
 
 # When to use it
 
@@ -29,32 +29,57 @@ inner connection, and both may be used at once.
 
 # Cost
 
-	Read, Write          a clock reading and an atomic operation more, some 30 ns; no lock.
+	Read, Write          a clock reading and an atomic operation more; no lock.
 	                     Nothing for a direction that no limit asks for
-	Write in pieces      a mutex more: of what is no TCP socket on Linux
+	other connections    two mutexes and two clock readings more for each call: of what is no
+	                     socket of package net, and on systems where the kernel is not asked
 	TouchRead            an atomic operation
 	SetLimits            two mutexes, a clock reading
-	a connection         three allocations, some 300 bytes with the Timer
+	a connection         three allocations, 128 bytes with the Timer. More with two or three of
+	                     Read, Write and Idle, or if it is not a TCP socket on Linux
 	a busy connection    a callback of the wheel about once per limit
 
 # What counts
 
-A read counts when Read has returned some bytes, a write when Write has. A connection is
-never closed before its limit, and late by what the wheel's timers are: about a tick.
+A limit measures how long the peer keeps us waiting. A read counts when Read has returned some
+bytes, a write when Write has. A connection is never closed before its limit, and late by what the
+wheel's timers are: about a tick.
 
-While no one reads, nothing is read: a server that computes for longer than Limits.Read or
-Limits.Idle loses its connection. It lifts the limits with SetLimits while it works.
+While bytes that the peer has sent are still unread, the peer waits for us, and time does not
+count. A proxy whose client is slow does not lose its backend. On Linux and other Unix systems the
+kernel is asked, when a limit would be reached, whether anything is unread, the end of the stream
+included. A connection whose owner never reads what has come is closed by Limits.Life only.
 
-On Linux bytes that the peer takes from the send queue count as written, too. The kernel
-buffers megabytes, so a slow download may go on for long after Write has returned, or
-before it does. It is looked at when a limit would be reached, and while something is queued
-every quarter of the limit. A peer that takes nothing at all is closed late for that, by a
-quarter of the limit in a long transfer, and by up to one limit after a short one. Limits of
-Write and Idle so tolerate a receiver that pauses for up to a limit. Of Unix sockets the
-queue changes in steps of up to 32 KiB.
+The kernel does not know of bytes in a buffer between the socket and the Conn, as that of a
+*tls.Conn under a Conn, and on other systems it is not asked. There time counts while a call waits:
+for Limits.Read a Read, for Limits.Idle a Read or a Write. Until the first Read begins, and after
+the end was read, it counts always. What a layer on top of the Conn has read counts as read.
 
-Elsewhere a large Write goes in pieces of 64 KiB, under a lock of its own so that those of
-two goroutines do not mix, and a peer that takes less than a piece within a limit is closed.
+A handler that computes for longer than Limits.Read or Limits.Idle, with nothing unread, loses its
+connection. Lift the limits with SetLimits while it works.
+
+A direction that is finished has no limit: reading after the end of the stream or CloseRead,
+writing after CloseWrite. Idle and Life hold until the connection is closed.
+
+# Slow peers
+
+The kernel buffers megabytes, so a slow download may go on for long after Write has returned, or
+before it does. For TCP on Linux bytes that the peer acknowledges count as written, too. The kernel
+says when it last sent data and when it last had an answer, so a peer that takes nothing any more
+is closed about on time: late by some 20 ms for the steps of the kernel's clock, and by up to twice
+TCP's retransmission timeout, usually 0.4 s, if the connection was probed meanwhile. A receiver
+whose buffer is full announces room only when a sixteenth of the buffer is free, or a segment's
+worth. The sender cannot see less, so a peer that takes less within a limit is closed.
+
+The send queue of a Unix socket, of Multipath TCP and of kernels that do not tell all, as gVisor, is
+sampled every quarter of the limit while nothing is written: a peer that takes nothing is closed
+late by up to a quarter. The queue of a Unix socket changes in steps of up to 32 KiB.
+
+The socket is found under a *tls.Conn, under whatever else has a NetConn method, and under a struct
+that embeds a net.Conn, as the connections of netutil.LimitListener do. WithSocket names it in other
+cases. Where there is none, and on other systems, a large Write goes in pieces of 64 KiB, under a
+lock of its own so that those of two goroutines do not mix. A blocked writer wakes only when a part
+of the send buffer is free, on Linux a third: a peer that takes less within a limit is closed.
 Writes to datagram connections are never split.
 
 # HTTP
@@ -96,26 +121,31 @@ Limits.Spread keeps connections that were made together from leaving together. L
 a handshake, a login or a header that takes too long, and with Limits.MinRate one that trickles.
 WithReset frees what a peer has not taken.
 
-# io.Copy
+# io.Copy and net.Buffers
 
-Files are sent by sendfile, and TCP connections filled from TCP and Unix connections by
-splice on Linux, as without a Conn: in pieces of 256 KiB at most, of sockets only what has
-arrived, so that a slow sender is not taken for idle. From TCP to a Unix socket, for which
-package net knows splice, it is copied through a buffer.
+Files are sent by sendfile, and TCP connections filled from TCP and Unix connections by splice on
+Linux, as without a Conn: in pieces of 256 KiB at most, of sockets only what has arrived, so that a
+slow sender is not taken for idle. Small messages are read and written, by no more system calls than
+a plain copy makes. From TCP to a Unix socket, for which package net knows splice, data is copied
+through a buffer.
 
-# Methods that the inner connection has not
+net.Buffers uses writev for types of package net only. Conn.WriteBuffers does for a Conn.
 
-CloseWrite, CloseRead and SyscallConn are always there; the error of an inner connection that
-has none wraps errors.ErrUnsupported. Types for each combination would give no *Conn that
-SetLimits could be called on. Code that asks whether there is a CloseWrite, and closes
-otherwise, should look at its error.
+# Methods that the inner connection lacks
+
+CloseWrite, CloseRead and SyscallConn are always there; the error of an inner connection that has
+none wraps errors.ErrUnsupported. Types for each combination would give no *Conn on which to call
+SetLimits. Code that asks whether there is a CloseWrite, and closes otherwise, should look at its
+error.
 
 # Layers
 
-With TLS, put tls.Server or tls.NewListener on top of a Conn; Find gets the Conn back. The
-other way round works as well, but the closing then waits, for up to five seconds, until
-package tls has said goodbye. Callbacks of the wheel close connections and call the hook: a
-wheel made WithInline, or with an executor that blocks, is held up by that.
+With TLS, put tls.Server or tls.NewListener on top of a Conn; Find gets the Conn back. A Conn under
+TLS has no keys, so when a limit closes it the peer gets no close_notify. It gets one with
+WithExpire and Limits.Read: the owner of the *tls.Conn sees an error and closes it while writing is
+still possible. It also gets one from a Conn around a *tls.Conn, but the closing then waits, for up
+to five seconds, until package tls has said goodbye. Callbacks of the wheel call the hook and close
+connections: a wheel made WithInline, or with an executor that blocks, is held up by that.
 
 A connection does not end with the wheel: if that is stopped, package time takes over
 the limits of the connections that live, and of those made later.

@@ -49,7 +49,8 @@ func (c *Conn) explain(err error, d direction) error {
 	if reason == 0 {
 		return err
 	}
-	timeout := &TimeoutError{Reason: reason, Err: err, closed: c.has(closed) || !c.config.Load().expire}
+	over := c.has(closed) || !c.config.Load().expire
+	timeout := &TimeoutError{Reason: reason, Err: err, closed: over}
 	op, ok := err.(*net.OpError)
 	if !ok {
 		return timeout

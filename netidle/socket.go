@@ -123,7 +123,8 @@ func (c *Conn) splits() bool {
 		return c.has(pieces)
 	}
 	decision := whole
-	if socket := c.config.Load().more.socket; socket == nil && isStream(c.inner) || sendAbilities(socket)&pieces != 0 {
+	socket := c.config.Load().more.socket
+	if socket == nil && isStream(c.inner) || sendAbilities(socket)&pieces != 0 {
 		decision = pieces
 	}
 	c.mu.Lock()
