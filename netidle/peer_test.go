@@ -454,7 +454,6 @@ func TestSlowPeerBehindWrapper(t *testing.T) {
 	const perStep = 4 << 10
 	for name, wrap := range map[string]func(c net.Conn) (net.Conn, []Option){
 		"embedded": func(c net.Conn) (net.Conn, []Option) { return &limited{Conn: c}, nil },
-		"twice":    func(c net.Conn) (net.Conn, []Option) { return outerConn{&limited{Conn: c}}, nil },
 		"named": func(c net.Conn) (net.Conn, []Option) {
 			return opaque{c}, []Option{WithSocket(func(inner net.Conn) net.Conn { return inner.(opaque).inner })}
 		},
