@@ -172,6 +172,15 @@ func (s *echoServer) command(p []byte) {
 type echoClient struct {
 	control net.Conn
 	clients []net.Conn
+	server  *exec.Cmd
+}
+
+func (s *echoClient) stop() {
+	for _, c := range append(s.clients, s.control) {
+		c.Close()
+	}
+	s.server.Process.Kill()
+	s.server.Wait()
 }
 
 func startServer(b *testing.B, name string, conns int) *echoClient {
@@ -185,14 +194,12 @@ func startServer(b *testing.B, name string, conns int) *echoClient {
 	out, err := cmd.StdoutPipe()
 	require.NoError(b, err)
 	require.NoError(b, cmd.Start())
-	b.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
 	addr, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(b, err)
-	s := &echoClient{}
+	s := &echoClient{server: cmd}
 	for i := range conns + 1 {
 		c, err := net.Dial("tcp", strings.TrimSpace(addr))
 		require.NoError(b, err)
-		b.Cleanup(func() { c.Close() })
 		if i == 0 {
 			s.control = c
 		} else {
@@ -220,6 +227,7 @@ func BenchmarkServer(b *testing.B) {
 	for _, conns := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("conns=%d", conns), func(b *testing.B) {
 			s := startServer(b, "all", conns)
+			defer s.stop()
 			var spent [len(serverGuards)][]float64
 			turn := 0
 			for b.Loop() {
@@ -252,9 +260,12 @@ func BenchmarkServerMemory(b *testing.B) {
 	heaps := make([]float64, len(serverGuards))
 	for b.Loop() {
 		for i, guard := range serverGuards {
-			_, before := startServer(b, guard, 1).command(b, cmdHeap)
-			_, after := startServer(b, guard, conns+1).command(b, cmdHeap)
+			few, many := startServer(b, guard, 1), startServer(b, guard, 1+conns)
+			_, before := few.command(b, cmdHeap)
+			_, after := many.command(b, cmdHeap)
 			heaps[i] = (after - before) / conns
+			few.stop()
+			many.stop()
 		}
 	}
 	b.ReportMetric(heaps[plainGuard], "plain-B/conn")
