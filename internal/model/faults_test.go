@@ -48,10 +48,10 @@ var faults = []fault{
 		test:   "TestForcedLostWakeup",
 		file:   "alarm.go",
 		patch: `
--	tw.alarm.armed.Store(unset)
+-	a.armed.Store(unset)
 @@
  	_ = pause("resting")
-+	tw.alarm.armed.Store(unset)
++	a.armed.Store(unset)
 `,
 	},
 	{
@@ -264,7 +264,8 @@ var faults = []fault{
 		file:   "alarm.go",
 		patch: `
 -	a.armed.Store(awake)
- 	if a.bell != nil && a.bell.Stop() {
+ 	tw.stopBellLocked()
+ }
 `,
 	},
 	{
@@ -316,8 +317,8 @@ var faults = []fault{
 		test:   "TestForcedShutdownMeetsARing",
 		file:   "alarm.go",
 		patch: `
--	if a.bell != nil && a.bell.Stop() {
-+	if a.bell != nil && (a.bell.Stop() || a.ringing > 0) {
+-	if a := &tw.alarm; a.waker.bell != nil && a.waker.bell.Stop() {
++	if a := &tw.alarm; a.waker.bell != nil && (a.waker.bell.Stop() || a.ringing > 0) {
 `,
 	},
 	{
@@ -326,8 +327,8 @@ var faults = []fault{
 		test: "TestForcedShutdownAfterAMovedAlarm",
 		file: "alarm.go",
 		patch: `
--	case !a.bell.Reset(d):
-+	case !a.bell.Reset(d) || true:
+-	case !w.bell.Reset(d):
++	case !w.bell.Reset(d) || true:
 `,
 	},
 	{
