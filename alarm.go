@@ -54,10 +54,11 @@ type alarm struct {
 	// mu guards what follows. It is taken when the alarm is set and when a driver
 	// comes or goes, with or without a shard's lock, and nothing is locked under it.
 	mu      sync.Mutex
-	waker   *waker // with the bell; fixed
-	ringing int    // alarms set that have not reached drive
-	driving bool   // a driver is at work
-	wakeups int64  // rings that reached drive
+	waker   *waker   // with the bell; fixed
+	anchors []anchor // of the shards; fixed
+	ringing int      // alarms set that have not reached drive
+	driving bool     // a driver is at work
+	wakeups int64    // rings that reached drive
 
 	idleWakeups int64 // of these, the ones that found nothing to do
 
@@ -106,7 +107,7 @@ func (tw *TimingWheel) setAlarmLocked(e int64) {
 	d := tw.untilTick(e)
 	switch w := a.waker; {
 	case w.bell == nil:
-		w.bell = tw.newBell(d)
+		w.bell, w.anchors = tw.newBell(d), a.anchors
 		a.ringing++
 	case !w.bell.Reset(d):
 		a.ringing++ // otherwise the ring that was to come has been moved
@@ -132,8 +133,11 @@ func (tw *TimingWheel) newBell(d time.Duration) bell {
 // A waker is what the bell knows of its wheel. It keeps the wheel alive while a timer is
 // pending, and no longer: the anchor of each shard that has one refers to the wheel.
 type waker struct {
-	wheel   weak.Pointer[TimingWheel]
-	bell    bell // made when first set; guarded by alarm.mu
+	wheel weak.Pointer[TimingWheel]
+
+	// Guarded by alarm.mu, and set together. Without a bell the anchors must not hold: a wheel
+	// that is never started has none, and its cleanup refers to the waker.
+	bell    bell
 	anchors []anchor
 }
 
@@ -145,11 +149,12 @@ type anchor struct {
 }
 
 func (tw *TimingWheel) makeWaker() {
-	w := &waker{wheel: weak.Make(tw), anchors: make([]anchor, len(tw.shards))}
-	for i := range tw.shards {
-		tw.shards[i].anchor = &w.anchors[i]
-	}
+	w := &waker{wheel: weak.Make(tw)}
 	tw.alarm.waker = w
+	tw.alarm.anchors = make([]anchor, len(tw.shards))
+	for i := range tw.shards {
+		tw.shards[i].anchor = &tw.alarm.anchors[i]
+	}
 	// A synctest bubble does not let others stop its timers: the bell of a wheel that is
 	// collected there stays set.
 	if !isWallOnly(tw.start) {
@@ -173,10 +178,14 @@ func (w *waker) dismiss() {
 // letGoLocked is called when a caller has taken out the last timer of the shard. (When the
 // driver has, settle and restLocked do the same.)
 func (s *shard) letGoLocked() {
+	if s.anchor.wheel == nil {
+		return // that timer would never have come: there may be no bell
+	}
 	s.anchor.wheel = nil
 	if tw := s.tw; tw.precise && tw.alarm.lookAt.Load() == unset {
 		look := tw.nextLook()
 		tw.alarm.lookAt.Store(look)
+		_ = pause("letting go")
 		tw.wakeAt(look)
 	}
 }

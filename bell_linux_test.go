@@ -1,6 +1,7 @@
 package timingwheel
 
 import (
+	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -193,4 +194,12 @@ func TestPreciseWakeupFallsBack(t *testing.T) {
 	require.False(t, isPrecise(tw))
 	<-fired
 	require.NoError(t, tw.Shutdown(t.Context()))
+}
+
+// TestPreciseWakeupTakesNoBellForNothing: a timer that never comes needs no bell, nor does its Stop.
+func TestPreciseWakeupTakesNoBellForNothing(t *testing.T) {
+	tw := New(WithPreciseWakeup())
+	defer tw.Stop()
+	require.True(t, tw.AfterFunc(math.MaxInt64, func() {}).Stop())
+	require.False(t, isPrecise(tw))
 }

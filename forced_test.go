@@ -212,6 +212,76 @@ func TestForcedLaterTickLast(t *testing.T) {
 	})
 }
 
+// forcePrecise is force with one shard and a bell that is given back when the wheel is idle. (In a
+// bubble it is package time's all the same.)
+func forcePrecise(t *testing.T, f func(t *testing.T, s *script)) {
+	force(t, 1, f, WithPreciseWakeup())
+}
+
+// requireNoBell lets a day go by, and says when the bell must have been given back: with this ring.
+func (s *script) requireNoBell(wakeups int) {
+	s.t.Helper()
+	s.pass(day)
+	s.alarm.mu.Lock()
+	defer s.alarm.mu.Unlock()
+	require.Nil(s.t, s.alarm.waker.bell, "an idle wheel keeps its bell")
+	require.EqualValues(s.t, wakeups, s.alarm.wakeups)
+}
+
+// The last timer is stopped while the driver looks whether anyone wants an alarm.
+func TestForcedStopAsTheDriverRests(t *testing.T) {
+	forcePrecise(t, func(t *testing.T, s *script) {
+		x := s.AfterFunc(10*day, s.note("x"))
+		s.AfterFunc(ms, s.note("y"))
+		s.at("resting", func() { meanwhile(func() { x.Stop() }) })
+		s.requireNoBell(2)
+	})
+}
+
+// A caller has stopped the last timer and stored lookAt; the driver leaves before the caller looks at
+// armed.
+func TestForcedLookBeforeLookAt(t *testing.T) {
+	forcePrecise(t, func(t *testing.T, s *script) {
+		x := s.AfterFunc(10*day, s.note("x"))
+		s.AfterFunc(ms, s.note("y"))
+		left := make(chan struct{})
+		s.at("leaving", func() {
+			s.at("letting go", func() { <-left })
+			meanwhile(func() { x.Stop() })
+		})
+		s.pass(ms)
+		close(left)
+		s.requireNoBell(2)
+	})
+}
+
+// The last timer is stopped under a driver that was woken to look whether the wheel is idle, after
+// it has settled the shard.
+func TestForcedStopUnderALook(t *testing.T) {
+	forcePrecise(t, func(t *testing.T, s *script) {
+		x := s.AfterFunc(10*day, s.note("x"))
+		x.Stop()
+		x.Reset(10 * day)
+		s.at("leaving", func() { x.Stop() })
+		s.requireNoBell(2)
+	})
+}
+
+// A driver that was woken to give the bell back finds a timer, or a caller files one meanwhile.
+func TestForcedTimerAsTheBellIsGivenBack(t *testing.T) {
+	for _, point := range []string{"rung", "settling", "leaving", "resting"} {
+		t.Run(point, func(t *testing.T) {
+			forcePrecise(t, func(t *testing.T, s *script) {
+				x := s.AfterFunc(day, s.note("x"))
+				x.Stop()
+				s.at(point, func() { meanwhile(func() { x.Reset(ms) }) })
+				s.requireFired("x 101ms")
+				s.requireNoBell(3)
+			})
+		})
+	}
+}
+
 // A caller files a timer while the driver works out what the shard wants next.
 func TestForcedSettle(t *testing.T) {
 	force(t, 1, func(t *testing.T, s *script) {
@@ -268,6 +338,32 @@ func TestForcedExtensionOfAnotherArming(t *testing.T) {
 		})
 		require.True(t, x.Reset(20*ms))
 		s.requireFired("x 20ms")
+	})
+}
+
+// A caller with an old reading of the clock extends a timer that follows the wall clock while the
+// driver reads that. It needs no pause point in the driver.
+func TestForcedExtensionDuringALookAtTheWallClock(t *testing.T) {
+	force(t, 1, func(t *testing.T, s *script) {
+		looks := make(chan func(), 1)
+		s.wall = func() time.Time {
+			select {
+			case look := <-looks:
+				look()
+			default:
+			}
+			return time.Now()
+		}
+		x := s.AtFunc(s.start.Add(time.Hour), s.note("x"))
+		looked, extended := make(chan struct{}), false
+		s.at("touching", func() { <-looked })
+		touch := meanwhile(func() { extended = x.Reset(2 * time.Minute) })
+		looks <- func() {
+			close(looked)
+			<-touch.returned
+		}
+		s.requireFired("x 2m0s")
+		require.True(t, extended)
 	})
 }
 

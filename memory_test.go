@@ -140,6 +140,11 @@ func TestIdleWheelIsCollected(t *testing.T) {
 			x.Stop()
 		}},
 		{"stopped altogether", func(tw *TimingWheel) { tw.AfterFunc(time.Hour, f); tw.Stop() }},
+		{"never started", func(tw *TimingWheel) {
+			tw.alarm.armed.Store(awake)
+			tw.started.Store(false)
+			tw.AfterFunc(time.Hour, f)
+		}},
 	} {
 		for _, opts := range [][]Option{nil, {WithInline(), WithPreciseWakeup()}} {
 			t.Run(fmt.Sprintf("%s/options=%d", tc.name, len(opts)), func(t *testing.T) {

@@ -20,6 +20,7 @@ import "sync/atomic"
 //	filed           a caller that arms, with next stored, before it looks at armed
 //	waking          a caller, between its two looks at armed
 //	stopping        Timer.Stop, before the shard's lock
+//	letting go      a caller that leaves a shard idle, with lookAt stored, before it looks at armed
 //	halting         the wheel's Stop, between stopped and the alarm
 //	swept           the wheel's Stop, after a timer's word says idle
 //	returning       a callback's goroutine, between counting down and its look at stopped

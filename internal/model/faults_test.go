@@ -346,8 +346,8 @@ var faults = []fault{
 `,
 	},
 
-	// The model lacks these, or what they are about: goroutines that start later than the claim, and
-	// Init.
+	// The model lacks these, or what they are about: goroutines that start later than the claim, Init,
+	// the wall clock, and lookAt.
 	{
 		what:   "Reset extends a timer by a store over a word that it read before",
 		points: "extending",
@@ -396,6 +396,67 @@ var faults = []fault{
  		word, _ := t.disarm(idle)
  		_ = pause("swept")
 +		f := t.f
+`,
+	},
+	{
+		what:   "the driver moves a timer that follows the wall clock by a store over a word that it read before",
+		points: "touching",
+		test:   "TestForcedExtensionDuringALookAtTheWallClock",
+		file:   "schedule.go",
+		patch: `
+-			if t.word.CompareAndSwap(word, makeWord(onWall, deadline)) {
++			if t.word.Swap(makeWord(onWall, deadline)) >= 0 {
+`,
+	},
+	{
+		what:   "a leaving driver looks at `lookAt` before it stores in `armed` that no alarm is set",
+		points: "resting",
+		test:   "TestForcedStopAsTheDriverRests",
+		file:   "alarm.go",
+		patch: `
++	first := a.lookAt.Load()
++	_ = pause("resting")
+ 	a.armed.Store(unset)
+-	first := a.lookAt.Load()
+`,
+	},
+	{
+		what:   "a caller that leaves the wheel idle looks at `armed` before it stores `lookAt`",
+		points: "letting go, leaving",
+		test:   "TestForcedLookBeforeLookAt",
+		file:   "alarm.go",
+		patch: `
+-		tw.alarm.lookAt.Store(look)
++		armed := tw.alarm.armed.Load()
+ 		_ = pause("letting go")
+-		tw.wakeAt(look)
++		tw.alarm.lookAt.Store(look)
++		if look < armed {
++			tw.wakeAt(look)
++		}
+`,
+	},
+	{
+		what:   "a driver takes `lookAt` back as it leaves, and not as it takes over",
+		points: "leaving",
+		test:   "TestForcedStopUnderALook",
+		file:   "driver.go",
+		patch: `
+-	look := a.lookAt.Swap(unset)
++	look := a.lookAt.Load()
+@@
+ 	a.driving = false
++	a.lookAt.Store(unset)
+`,
+	},
+	{
+		what:   "a driver that was woken to give the bell back does so whatever it finds",
+		points: "rung, settling, leaving, resting",
+		test:   "TestForcedTimerAsTheBellIsGivenBack",
+		file:   "alarm.go",
+		patch: `
+-	if first == unset && tw.precise && a.waker.bell != nil {
++	if (first == unset || a.idle) && tw.precise && a.waker.bell != nil {
 `,
 	},
 }
