@@ -182,7 +182,7 @@ func (c *channel) armLocked(deadline, now int64) {
 		c.timer.unlink()
 		s.count.dropped++
 	}
-	c.startRelayLocked(deadline)
+	c.startRelayLocked(deadline, now)
 }
 
 // discardLocked takes back what was sent and has not been received.
@@ -209,15 +209,16 @@ type relay struct {
 	alarm    *time.Timer // nil if the deadline is never
 }
 
-// startRelayLocked arms c, which must not be pending, with a relay. As the wheel does, it
-// rounds up to the tick, so a Ticker's period below the tick does not keep the processor busy.
-func (c *channel) startRelayLocked(deadline int64) *relay {
+// startRelayLocked arms c, which must not be pending, with a relay. As the wheel does, it rounds up
+// to the tick what is due after the instant now. For the next tick of a Ticker that is the instant
+// at which the present tick began, so a period below the tick does not keep the processor busy.
+func (c *channel) startRelayLocked(deadline, now int64) *relay {
 	r := &relay{of: c, deadline: deadline}
 	c.relay = r
 	tw := c.timer.shard.tw
 	switch {
 	case deadline == never:
-	case deadline <= tw.now():
+	case deadline <= now:
 		r.alarm = time.AfterFunc(0, r.send)
 	default:
 		r.alarm = time.AfterFunc(tw.untilTick(tw.tickOf(deadline)), r.send)
@@ -250,7 +251,8 @@ func (r *relay) send() {
 	c.endRelayLocked()
 	now := time.Now()
 	if c.period > 0 {
-		c.startRelayLocked(c.nextTick(r.deadline, s.tw.tickBegun(now)))
+		begun := s.tw.tickBegun(now)
+		c.startRelayLocked(c.nextTick(r.deadline, begun), begun)
 	}
 	c.sendLocked(now)
 }

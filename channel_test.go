@@ -550,6 +550,24 @@ func TestTickerBelowTheTickOutlivesTheWheel(t *testing.T) {
 	})
 }
 
+// TestTickerBelowTheTickSentLate: package time is late as well, so a relay may send in the middle of
+// a tick. What comes due in the rest of it waits for the next.
+func TestTickerBelowTheTickSentLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New(WithTick(10 * time.Millisecond))
+		tk := tw.NewTicker(time.Millisecond)
+		defer tk.Stop()
+		unfired := tw.Drain()
+		time.Sleep(8 * time.Millisecond)
+		unfired[0].F()
+		<-tk.C
+		synctest.Wait()
+		require.Empty(t, tk.C, "sent twice in a tick")
+		time.Sleep(2 * time.Millisecond)
+		require.Equal(t, 10*time.Millisecond, (<-tk.C).Sub(tw.start))
+	})
+}
+
 // On a stopped wheel every duration works as well.
 func TestStoppedChannelsAtExtremes(t *testing.T) {
 	for _, tick := range []time.Duration{1, time.Millisecond, time.Hour, 1<<62 - 1, math.MaxInt64} {

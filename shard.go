@@ -277,7 +277,7 @@ func (s *shard) sweep(unfired *[]Unfired) {
 		case t.kind == surviving:
 			time.AfterFunc(time.Until(s.tw.instant(deadline)), f)
 		case t.kind == sending:
-			r := t.channel().startRelayLocked(deadline)
+			r := t.channel().startRelayLocked(deadline, s.tw.now())
 			if unfired != nil {
 				*unfired = append(*unfired, t.unfired(word, r.send))
 			}
