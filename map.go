@@ -155,19 +155,13 @@ func (m *Map[K, V]) Reset(key K, d time.Duration) bool {
 // Expire has the value of the key expire now, whatever its time: the key is gone when Expire
 // returns, and expired is called as if its time had come. It returns false if there is no such key.
 func (m *Map[K, V]) Expire(key K) bool {
-	e := m.remove("Expire", key)
-	if e != nil && m.expired != nil {
-		// A copy, which is in no table: a Touch that has found e cannot put this off.
-		now := m.tw.now()
-		m.arm(m.newEntry(e.hash, e.key, e.value), now, now)
-	}
-	return e != nil
+	return m.remove("Expire", key, m.bringForward) != nil
 }
 
 // Delete removes the key and returns its value, which then does not expire. It returns false if
 // there is no such key, also if it has just expired.
 func (m *Map[K, V]) Delete(key K) (value V, ok bool) {
-	if e := m.remove("Delete", key); e != nil {
+	if e := m.remove("Delete", key, func(e *entry[K, V]) bool { return e.timer.Stop() }); e != nil {
 		return e.value, true
 	}
 	return value, false
@@ -390,18 +384,41 @@ func (m *Map[K, V]) arm(e *entry[K, V], deadline, now int64) {
 	w.mu.Unlock()
 }
 
-// remove ends the entry of the key and takes it out of the table. It returns nil if there is none.
-func (m *Map[K, V]) remove(what string, key K) *entry[K, V] {
+// remove takes the entry of the key out of the table, once end has ended it. It returns nil if there is
+// none.
+func (m *Map[K, V]) remove(what string, key K, end func(*entry[K, V]) bool) *entry[K, V] {
 	s, hash := m.home(what, key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.atLocked(hash, key)
 	e := at.Load()
-	if e == nil || !e.timer.Stop() {
+	if e == nil || !end(e) {
 		return nil
 	}
 	s.unlinkLocked(at)
 	return e
+}
+
+// bringForward ends e and arms a copy of it that is due now. The copy is in no table: a Touch that has
+// found e cannot put it off. Both happen in one hold of the lock of their shard, or neither does: so
+// the sweep of a stopped wheel finds one of the two.
+func (m *Map[K, V]) bringForward(e *entry[K, V]) bool {
+	if m.expired == nil {
+		return e.timer.Stop()
+	}
+	due, s, now := m.newEntry(e.hash, e.key, e.value), e.timer.shard, m.tw.now()
+	due.timer.shard = s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !isPending(e.timer.word.Load()) {
+		return false
+	}
+	s.armLocked(&due.timer, pending, now, now)
+	if !isPending(due.timer.word.Load()) {
+		return false // the wheel is stopped: e is the sweep's
+	}
+	e.endLocked()
+	return true
 }
 
 // end is Timer.Stop, and returns the word that the timer had.
@@ -409,9 +426,13 @@ func (k *keyedTimer) end() (word uint64, was bool) {
 	s := k.timer.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return k.endLocked()
+}
+
+func (k *keyedTimer) endLocked() (word uint64, was bool) {
 	if word, was = k.timer.disarm(idle); was {
 		k.timer.unlink()
-		s.stoppedLocked()
+		k.timer.shard.stoppedLocked()
 	}
 	return word, was
 }

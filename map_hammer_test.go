@@ -267,6 +267,41 @@ func TestMapSetsRaceTheWheelsStop(t *testing.T) {
 	}
 }
 
+// TestMapExpireRacesTheWheelsDrain: what Expire has taken out expires or is handed back; what it has
+// not is handed back.
+func TestMapExpireRacesTheWheelsDrain(t *testing.T) {
+	const keys = 50
+	rounds := 2000
+	if testing.Short() {
+		rounds = 200
+	}
+	for range rounds {
+		tw := New()
+		var ends [keys]atomic.Int64
+		m := NewMap(tw, func(key, _ int) { ends[key].Add(1) })
+		for key := range keys {
+			m.Set(key, key, time.Hour)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for key := range keys {
+				m.Expire(key)
+			}
+		})
+		spin(time.Duration(rand.IntN(20)) * time.Microsecond)
+		unfired := tw.Drain()
+		wg.Wait()
+		for _, u := range unfired {
+			u.F()
+		}
+		require.NoError(t, tw.Shutdown(t.Context()))
+		for key := range keys {
+			require.EqualValues(t, 1, ends[key].Load(), "key %d", key)
+		}
+		require.NoError(t, m.verify(true))
+	}
+}
+
 // TestMapReadersNeverMiss: keys that are there all the time are found all the time, without the
 // lock, while others come and go by the thousand, buckets are split and merged, and they
 // themselves are replaced.
