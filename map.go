@@ -188,7 +188,7 @@ func (m *Map[K, V]) All() iter.Seq2[K, V] {
 		var some []*entry[K, V]
 		for i := range m.shards {
 			s := &m.shards[i]
-			for w := s.walk(); !w.done(); {
+			for w := s.walk(); !w.done; {
 				some = w.next(some[:0])
 				for _, e := range some {
 					value, ok := e.value, e.timer.Pending()
@@ -219,33 +219,22 @@ func (m *Map[K, V]) Drain() []MapEntry[K, V] {
 	m.check("Drain")
 	left := make([]MapEntry[K, V], 0, m.Len())
 	m.stopped.Store(true)
+	var some []*entry[K, V]
 	for i := range m.shards {
-		left = m.drain(&m.shards[i], left)
+		for w := m.shards[i].walk(); !w.done; {
+			some = w.next(some[:0])
+			for _, e := range some {
+				if word, was := e.end(); was {
+					left = append(left, MapEntry[K, V]{e.key, e.value, m.tw.instant(deadlineOf(word))})
+				}
+				m.take(&e.keyedTimer)
+			}
+		}
 	}
 	slices.SortStableFunc(left, func(a, b MapEntry[K, V]) int {
 		return a.Deadline.Compare(b.Deadline)
 	})
 	return left
-}
-
-func (m *Map[K, V]) drain(s *mapShard[K, V], left []MapEntry[K, V]) []MapEntry[K, V] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for n := 1; ; n++ {
-		at := s.anyLocked()
-		if at == nil {
-			return left
-		}
-		e := at.Load()
-		if word, was := e.end(); was {
-			left = append(left, MapEntry[K, V]{e.key, e.value, m.tw.instant(deadlineOf(word))})
-		}
-		s.unlinkLocked(at)
-		if n%holdLimit == 0 {
-			s.mu.Unlock()
-			s.mu.Lock()
-		}
-	}
 }
 
 // An entry is what one Set has made. hash, value and key are fixed; next belongs to the table.

@@ -517,6 +517,23 @@ func TestMapDrain(t *testing.T) {
 	})
 }
 
+// TestMapDrainIsLinear: Drain does not look at the same empty buckets for each key.
+func TestMapDrainIsLinear(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	m := NewMap[int, int](tw, nil)
+	const n = 200_000
+	start := time.Now()
+	for key := range n {
+		m.Set(key, key, time.Hour)
+	}
+	filled := time.Since(start)
+	start = time.Now()
+	require.Len(t, m.Drain(), n)
+	require.Less(t, time.Since(start), 10*filled)
+	require.NoError(t, m.verify(true))
+}
+
 // TestMapWaitsForStart: on such a wheel nothing expires before Start, and everything is there.
 func TestMapWaitsForStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -246,32 +246,20 @@ func (s *mapShard[K, V]) addSegment() {
 	}
 }
 
-// anyLocked returns what leads to some entry, nil if there is none.
-func (s *mapShard[K, V]) anyLocked() *chain[K, V] {
-	for b := s.buckets.Load(); s.n > 0; {
-		b--
-		if at := s.bucket(b); at.Load() != nil {
-			return at
-		}
-	}
-	return nil
-}
-
 // A walk goes over all entries of a shard, some at a time, while others come and go. It goes by
-// classes: those entries whose hashes agree in as many low bits as the buckets had when it began.
-// All of a class are met in one hold of the lock, in whichever buckets they are by then; so none is
-// met twice or missed because a bucket was split or merged.
+// classes: those entries whose hashes agree in as many low bits as the buckets have in common. All of
+// a class are met in one hold of the lock, in whichever buckets they are by then; so none is met twice
+// or missed because a bucket was split or merged.
+//
+// The classes are in the order of their bits reversed. So the rest of the walk is as well a walk of
+// classes with more bits, or with less, and no hold takes longer because the table has grown.
 type walk[K comparable, V any] struct {
-	s       *mapShard[K, V]
-	class   uint32
-	classes uint32 // a power of two
+	s     *mapShard[K, V]
+	class uint32
+	done  bool
 }
 
-func (s *mapShard[K, V]) walk() *walk[K, V] {
-	return &walk[K, V]{s: s, classes: 1 << (bits.Len32(s.buckets.Load()) - 1)}
-}
-
-func (w *walk[K, V]) done() bool { return w.class == w.classes }
+func (s *mapShard[K, V]) walk() *walk[K, V] { return &walk[K, V]{s: s} }
 
 // next appends the entries of the next few classes.
 func (w *walk[K, V]) next(some []*entry[K, V]) []*entry[K, V] {
@@ -279,16 +267,18 @@ func (w *walk[K, V]) next(some []*entry[K, V]) []*entry[K, V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.buckets.Load()
-	for steps := 0; steps < inspectHold && len(some) < holdLimit && !w.done(); steps++ {
-		b := bucketOf(uint64(w.class), n)
-		for ; b < n; b += w.classes {
+	for steps := 0; steps < inspectHold && len(some) < holdLimit && !w.done; steps++ {
+		// If the table has shrunk, the half of a larger class may be left.
+		low := max(bits.Len32(n)-1, bits.Len32(w.class))
+		for b := bucketOf(uint64(w.class), n); b < n; b += 1 << low {
 			for e := s.bucket(b).Load(); e != nil; e = e.next.Load() {
-				if uint32(e.hash)&(w.classes-1) == w.class {
+				if uint32(e.hash)&(1<<low-1) == w.class {
 					some = append(some, e)
 				}
 			}
 		}
-		w.class++
+		w.class = bits.Reverse32(bits.Reverse32(w.class) + 1<<(32-low))
+		w.done = w.class == 0
 	}
 	return some
 }
