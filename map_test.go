@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -744,6 +745,88 @@ func TestMapAll(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMapWalkIsBounded: a walk that began in a small table does not hold the lock of a large one for
+// longer than any other does, nor meet a key twice as the table grows and shrinks.
+func TestMapWalkIsBounded(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	m := NewMap[int, int](tw, nil)
+	for key := range 100 {
+		m.Set(key, key, time.Hour)
+	}
+	s := &m.shards[0]
+	seen := map[int]int{}
+	var some []*entry[int, int]
+	holds := 0
+	for w := s.walk(); !w.done; holds++ {
+		switch holds {
+		case 0:
+			for key := range 100_000 {
+				m.Set(1000+key, 0, time.Hour)
+			}
+		case 40:
+			for key := range 100_000 {
+				m.Delete(1000 + key)
+			}
+		}
+		some = w.next(some[:0])
+		require.Less(t, len(some), 2*holdLimit)
+		for _, e := range some {
+			seen[e.key]++
+		}
+	}
+	require.Greater(t, holds, 40)
+	require.Less(t, holds, 200, "a walk through a table that has shrunk takes larger steps")
+	for key := range 100 {
+		if other, _ := m.home("test", key); other == s {
+			require.Equal(t, 1, seen[key])
+		}
+	}
+	for key, times := range seen {
+		require.Equal(t, 1, times, "%d", key)
+	}
+}
+
+// TestMapGrowsOnce: of many callers that find no room for another bucket one makes it; each would
+// take as much memory as the whole table has. The others' keys are made up for.
+func TestMapGrowsOnce(t *testing.T) {
+	tw := New()
+	defer tw.Stop()
+	m := NewMap[int, int](tw, nil)
+	s := &m.shards[0]
+	put := func() (full bool) {
+		key := rand.Int()
+		for other, _ := m.home("test", key); other != s; other, _ = m.home("test", key) {
+			key = rand.Int()
+		}
+		_, hash := m.home("test", key)
+		e := m.newEntry(hash, key, 0)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		m.arm(e, int64(time.Hour), 0)
+		return s.putLocked(s.atLocked(hash, key), e)
+	}
+	for range firstSegment {
+		require.False(t, put())
+	}
+	require.True(t, put())
+	for range 5 {
+		require.False(t, put(), "another is about to make it")
+	}
+	for s.n < 2*firstSegment {
+		put()
+	}
+	require.True(t, put(), "the other is late")
+	s.addSegment()
+	s.addSegment()
+	for range 2 * firstSegment {
+		if put() {
+			s.addSegment()
+		}
+	}
+	require.NoError(t, m.verify(true))
 }
 
 // TestMapAllocations: 0 for a touch, 1 for a Set, and Go's map would need more.

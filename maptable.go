@@ -35,8 +35,9 @@ type mapShard[K comparable, V any] struct {
 
 	_ [64]byte
 
-	mu sync.Mutex
-	n  int // entries in the table
+	mu      sync.Mutex
+	n       int  // entries in the table
+	growing bool // another segment is being made
 
 	_ [64]byte
 }
@@ -142,14 +143,15 @@ func (s *mapShard[K, V]) atLocked(hash uint64, key K) *chain[K, V] {
 	return at
 }
 
-// putLocked puts e where at leads, and splits a bucket if there are more entries than buckets. It
-// reports whether that takes another segment, which addSegment makes.
+// putLocked puts e where at leads, and splits buckets if there are more entries than buckets. It
+// reports whether that takes another segment, which the caller then makes by addSegment.
 func (s *mapShard[K, V]) putLocked(at *chain[K, V], e *entry[K, V]) (full bool) {
 	was := at.Load()
 	if was == nil {
 		at.Store(e)
 		s.n++
-		return s.splitLocked()
+		// Two, as there may be more to split since others have come while a segment was made.
+		return s.splitLocked() || s.splitLocked()
 	}
 	e.next.Store(was.next.Load())
 	at.Store(e)
@@ -183,7 +185,8 @@ func (s *mapShard[K, V]) dropLocked(e *entry[K, V]) {
 }
 
 // splitLocked moves half of the entries of a bucket to a new one, if there are more entries than
-// buckets. It reports whether that takes another segment.
+// buckets. It reports whether that takes another segment, but to one caller only, as each would make
+// one as large as the whole table; to all once that caller is so late that chains get long.
 func (s *mapShard[K, V]) splitLocked() (full bool) {
 	n := s.buckets.Load()
 	if s.n <= int(n) || segmentOf(n) >= maxSegments {
@@ -191,7 +194,8 @@ func (s *mapShard[K, V]) splitLocked() (full bool) {
 	}
 	to := s.bucket(n)
 	if to == nil {
-		return true
+		full, s.growing = !s.growing || s.n > 2*int(n), true
+		return full
 	}
 	s.moves.Add(1)
 	at, bit := s.bucket(lower(n)), n-lower(n)
@@ -240,7 +244,8 @@ func (s *mapShard[K, V]) addSegment() {
 	segment := newSegment[K, V](i)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i == segmentOf(s.buckets.Load()) && s.segments[i].Load() == nil && s.n > int(s.buckets.Load()) {
+	s.growing = false
+	if n := s.buckets.Load(); i == segmentOf(n) && s.bucket(n) == nil && s.n > int(n) {
 		s.segments[i].Store(segment)
 		s.splitLocked()
 	}
