@@ -101,13 +101,13 @@ func (tw *TimingWheel) execute(h *handover) {
 			h.over()
 		}
 	}()
+	take := func() { tw.run(h.call); taken = true } // before the hook, which may panic
 	tw.invoke(func() {
 		if tw.slow == nil {
-			tw.run(h.call)
+			take()
 		} else {
-			tw.slow.watch(h.named, false, func() { tw.run(h.call) })
+			tw.slow.watch(h.named, false, take)
 		}
-		taken = true
 	})
 }
 

@@ -196,6 +196,31 @@ func TestSlowWatchHammer(t *testing.T) {
 
 }
 
+// An executor that was slow to take a callback has taken it, though the hook panics when told:
+// Shutdown waits for the callback.
+func TestHookPanicsAboutATakenCallback(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		recovered := 0
+		tw := New(
+			WithExecutor(func(f func()) { time.Sleep(2 * time.Second); time.AfterFunc(time.Minute, f) }),
+			WithPanicHandler(func(any, []byte) { recovered++ }),
+			WithSlowCallback(time.Second, func(c SlowCallback) {
+				if c.Over && !c.Waited {
+					panic("hook")
+				}
+			}))
+		done := false
+		tw.AfterFunc(time.Millisecond, func() { done = true })
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 1, recovered)
+		require.EqualValues(t, 1, tw.Stats().Waiting)
+		require.NoError(t, tw.Shutdown(t.Context()))
+		require.True(t, done)
+		require.Zero(t, tw.Stats().Running)
+	})
+}
+
 // An executor that recovers from panics gets one from the hook: the callback is counted as
 // returned all the same, and Shutdown does not wait for it for ever.
 func TestSlowHookPanicsInARecoveringExecutor(t *testing.T) {
