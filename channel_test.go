@@ -121,7 +121,9 @@ func TestChanTimerStopAndReset(t *testing.T) {
 					s.into(tw, timer)
 					start := time.Now()
 					require.Equal(t, s.prevented, timer.Reset(d))
-					require.Empty(t, timer.C, "nothing stale")
+					if d > 0 { // or else the new value may be there
+						require.Empty(t, timer.C, "nothing stale")
+					}
 					pass(t, tw, 2*time.Hour)
 					require.Equal(t, d, received(start, timer.C))
 					require.False(t, timer.Reset(d), "fired and received")
