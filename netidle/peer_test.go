@@ -612,14 +612,19 @@ func TestTLSGoodbye(t *testing.T) {
 		tw := newWheel(t)
 		a, b := tcpPair(t)
 		var conn net.Conn
-		limits := Limits{Read: 100 * time.Millisecond}
 		if test.around {
-			conn = NewConn(tls.Server(a, server.TLS), tw, limits, test.opts...)
+			conn = NewConn(tls.Server(a, server.TLS), tw, Limits{}, test.opts...)
 		} else {
-			conn = tls.Server(NewConn(a, tw, limits, test.opts...), server.TLS)
+			conn = tls.Server(NewConn(a, tw, Limits{}, test.opts...), server.TLS)
 		}
 		go func() {
-			_, err := conn.Read(make([]byte, 1))
+			p := make([]byte, 1)
+			if _, err := conn.Read(p); err != nil { // the handshake is over then
+				t.Error(err)
+			}
+			c, _ := Find(conn)
+			c.SetLimits(Limits{Read: 20 * time.Millisecond})
+			_, err := conn.Read(p)
 			if !errors.Is(err, ErrTimeout) {
 				t.Error(err)
 			}
@@ -627,7 +632,9 @@ func TestTLSGoodbye(t *testing.T) {
 		}()
 		var received bytes.Buffer
 		client := tls.Client(&teeConn{b, &received}, &tls.Config{InsecureSkipVerify: true})
-		_, err := client.Read(make([]byte, 1))
+		_, err := client.Write([]byte("x"))
+		require.NoError(t, err)
+		_, err = client.Read(make([]byte, 1))
 		require.Equal(t, io.EOF, err)
 		client.Close()
 		var last byte
