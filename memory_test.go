@@ -1,11 +1,13 @@
 package timingwheel
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unsafe"
 
@@ -194,6 +196,69 @@ func TestPendingTimersKeepTheirWheel(t *testing.T) {
 		done := make(chan struct{})
 		go func() { fired.Wait(); close(done) }()
 		require.True(t, collected(done))
+	}
+}
+
+// TestTimersOfEveryKindKeepTheirWheel: so do the timers of schedules, channels, contexts and Maps, and
+// those that are moved, through collections all along their way.
+func TestTimersOfEveryKindKeepTheirWheel(t *testing.T) {
+	const d = 3 * time.Minute // two levels up, with two looks at the wall clock on the way
+	ways := map[string]func(tw *TimingWheel, f func()){
+		"extended":     func(tw *TimingWheel, f func()) { tw.AfterFunc(time.Millisecond, f).Reset(d) },
+		"nearer":       func(tw *TimingWheel, f func()) { tw.AfterFunc(time.Hour, f).Reset(d) },
+		"from never":   func(tw *TimingWheel, f func()) { tw.AfterFunc(math.MaxInt64, f).Reset(d) },
+		"beside never": func(tw *TimingWheel, f func()) { tw.AfterFunc(math.MaxInt64, f); tw.AfterFunc(d, f) },
+		"after Goexit": func(tw *TimingWheel, f func()) { tw.AfterFunc(d, runtime.Goexit); tw.AfterFunc(d, f) },
+		"due at once": func(tw *TimingWheel, f func()) {
+			tw.AfterFunc(d, func() { tw.AfterFunc(0, f); runtime.Goexit() })
+		},
+		"wall clock": func(tw *TimingWheel, f func()) { tw.AtFunc(time.Now().Add(d), f) },
+		"schedule": func(tw *TimingWheel, f func()) {
+			runs := 0
+			tw.ScheduleFunc(struct{ Scheduler }{Every(d / 3)}, func() {
+				if runs++; runs == 3 {
+					f()
+				}
+			}, QueueWhileRunning())
+		},
+		"channel": func(tw *TimingWheel, f func()) {
+			c := tw.After(d)
+			go func() { <-c; f() }()
+		},
+		"ticker": func(tw *TimingWheel, f func()) {
+			c := tw.NewTicker(d / 3).C
+			go func() { <-c; <-c; <-c; f() }()
+		},
+		"context": func(tw *TimingWheel, f func()) {
+			ctx, cancel := tw.WithTimeout(context.Background(), d)
+			context.AfterFunc(ctx, func() { f(); cancel() })
+		},
+		"Map": func(tw *TimingWheel, f func()) {
+			m := NewMap(tw, func(int, int) { f() })
+			m.Set(1, 1, time.Millisecond)
+			m.Touch(1, d)
+		},
+	}
+	for _, opts := range [][]Option{nil, {WithInline()}, {WithPreciseWakeup(), withShards(1)}} {
+		bubble(t, func(t *testing.T) {
+			var mu sync.Mutex
+			fired := map[string]bool{}
+			for name, way := range ways {
+				way(New(opts...), func() {
+					mu.Lock()
+					defer mu.Unlock()
+					fired[name] = true
+				})
+			}
+			for range 25 {
+				time.Sleep(d / 24)
+				synctest.Wait()
+				runtime.GC()
+			}
+			for name := range ways {
+				require.True(t, fired[name], name)
+			}
+		})
 	}
 }
 
