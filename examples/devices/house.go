@@ -2,95 +2,71 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file switches the devices. house.mu guards every field of every device, and
-// the times that wait for their run; it is not held while tell or report runs.
-
-// A house switches its devices at the times of a table. What a device is to be
-// counts, not the orders it was sent: an order that did not get through is tried
-// again until it does, or until a later order for the device takes its place.
+// A house switches its devices at the times of a table. An order that does not reach its device is
+// tried again until it does, or until a later order for the device replaces it. The house is the
+// Scheduler of its own runs, and is used as
 //
-// A house is the Scheduler of its own runs, to be used as
+//	tw.ScheduleFunc(h, h.run, timingwheel.RunMissed(), timingwheel.QueueWhileRunning())
 //
-//	wheel.ScheduleFunc(h, h.run, timingwheel.RunMissed(), timingwheel.QueueWhileRunning())
-//
-// so that after a suspend of the machine the missed runs come one by one, in their
-// order.
+// so that after a suspend of the machine the missed runs happen one by one, in their order.
 type house struct {
 	table  table
-	retry  time.Duration // how long after a failure
-	tell   func(ctx context.Context, addr string, on bool) error
-	report func(report)
+	retry  time.Duration // after a failure
+	tell   func(ctx context.Context, device string, on bool) error
+	report func(report) // without the lock
 
-	ctx     context.Context // ends with close
-	cancel  context.CancelFunc
-	devices map[string]*device // fixed by newHouse
+	ctx     context.Context // of all attempts
+	close   context.CancelFunc
+	devices map[string]*device // does not change
 
 	mu   sync.Mutex
-	runs []time.Time // what Next has returned and run has not yet come to
+	runs []time.Time // returned by Next, and still to run
 }
 
-// A device with the order that is to be carried out, if there is one. The timer
-// stands for the next attempt: at once, or some time after one that failed.
+// A device has an order that is to be carried out, or nil. Its fields are guarded by house.mu.
 type device struct {
-	name, addr string
-
 	order   *order
-	trying  *order // the one of the attempt under way
-	attempt timingwheel.Timer
+	trying  *order            // the order of the attempt in progress
+	attempt timingwheel.Timer // begins the next attempt
 }
 
 // An order is what a line of the table says at a time.
 type order struct {
 	at       time.Time
-	on       bool
+	line     line
 	attempts int
 }
 
-// A report tells what has become of an order: err is nil if it was carried out,
-// and replaced says that it will not be, as a later order came. Otherwise its first
-// attempt has failed, and others follow.
+// A report tells that an attempt at an order has succeeded or failed, or that a later order has
+// replaced it and there will be no further attempt.
 type report struct {
-	device   string
-	order    order
+	order
 	err      error
 	replaced bool
 }
 
-var errReplaced = errors.New("a later order came first")
-
-// newHouse has the devices of these names at these addresses. The table may name
-// no other.
-func newHouse(wheel *timingwheel.TimingWheel, t table, addrs map[string]string, retry time.Duration,
-	tell func(ctx context.Context, addr string, on bool) error, inform func(report)) (*house, error) {
-	h := &house{table: t, retry: retry, tell: tell, report: inform, devices: map[string]*device{}}
+func newHouse(tw *timingwheel.TimingWheel, t table, retry time.Duration,
+	tell func(ctx context.Context, device string, on bool) error, inform func(report)) *house {
+	h := &house{table: t, retry: retry, tell: tell, report: inform, devices: make(map[string]*device)}
+	h.ctx, h.close = context.WithCancel(context.Background())
 	for _, l := range t {
-		if _, known := addrs[l.device]; !known {
-			return nil, fmt.Errorf("the table switches %q, but there is no such device", l.device)
+		if h.devices[l.device] == nil {
+			d := &device{}
+			tw.Init(&d.attempt, func() { h.carryOut(d) })
+			h.devices[l.device] = d
 		}
 	}
-	h.ctx, h.cancel = context.WithCancel(context.Background())
-	for name, addr := range addrs {
-		d := &device{name: name, addr: addr}
-		wheel.Init(&d.attempt, func() { h.carryOut(d) })
-		h.devices[name] = d
-	}
-	return h, nil
+	return h
 }
 
-// close breaks off attempts under way. The wheel is shut down after it.
-func (h *house) close() { h.cancel() }
-
-// Next is the table's. It is called once for every run and in their order, so
-// keeping what it returns tells run what time it is for; the clock would not, when
-// the run is late.
+// Next is called once for each run and in their order, so keeping what it returns tells run its
+// time. The clock would not, when the run is late.
 func (h *house) Next(t time.Time) time.Time {
 	next := h.table.Next(t)
 	h.mu.Lock()
@@ -107,13 +83,11 @@ func (h *house) run() {
 	h.runs = h.runs[1:]
 	for _, l := range h.table.at(at) {
 		d := h.devices[l.device]
-		if d.order != nil && d.order != d.trying { // else the attempt will tell
-			replaced = append(replaced, report{d.name, *d.order, errReplaced, true})
+		if d.order != nil && d.order != d.trying { // otherwise the attempt in progress reports it
+			replaced = append(replaced, report{order: *d.order, replaced: true})
 		}
-		d.order = &order{at: at, on: l.on}
-		// The timer gives the attempt a goroutine of the wheel, for which
-		// Shutdown waits. One that stood for a further attempt is pulled ahead.
-		d.attempt.Reset(0)
+		d.order = &order{at: at, line: l}
+		d.attempt.Reset(0) // on a goroutine of the wheel, for which Shutdown waits
 	}
 	h.mu.Unlock()
 	for _, r := range replaced {
@@ -121,8 +95,8 @@ func (h *house) run() {
 	}
 }
 
-// carryOut makes an attempt with the order of the device, unless one is under way
-// already: then that one sees to it that the order is not forgotten.
+// carryOut makes an attempt at the device's order. If one is in progress already, that one begins
+// the next when it ends.
 func (h *house) carryOut(d *device) {
 	h.mu.Lock()
 	o := d.order
@@ -134,22 +108,19 @@ func (h *house) carryOut(d *device) {
 	o.attempts++
 	h.mu.Unlock()
 
-	err := h.tell(h.ctx, d.addr, o.on)
+	err := h.tell(h.ctx, o.line.device, o.line.on)
 
 	h.mu.Lock()
 	d.trying = nil
-	replaced := d.order != o
+	r := report{*o, err, err != nil && d.order != o}
 	switch {
-	case replaced:
+	case d.order != o:
 		d.attempt.Reset(0)
 	case err == nil:
 		d.order = nil
 	default:
 		d.attempt.Reset(h.retry)
 	}
-	r := report{d.name, *o, err, replaced && err != nil}
 	h.mu.Unlock()
-	if err == nil || replaced || r.order.attempts == 1 {
-		h.report(r)
-	}
+	h.report(r)
 }

@@ -8,28 +8,25 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file tells who is silent. A heartbeat takes no lock as long as its client is
-// well: it notes the time, and moves the deadline of a pending timer later. Only
-// when a client comes, is suspected or comes back is its lock taken, which guards
-// what is known of it.
+// This file is the part to copy: it finds clients that are silent. As long as a client is well, a
+// heartbeat takes no lock: it notes the time and moves the deadline of a pending timer later. The
+// client's lock guards suspected, and is taken when the client arrives, is suspected or returns.
 
-// A verdict is that a client is suspected, or that it is not any more.
+// A verdict says that a client is suspected, or no longer suspected.
 type verdict struct {
 	client  int
 	suspect bool
-	heard   time.Time // when it was heard last
+	heard   time.Time // the last heartbeat
 	at      time.Time // when this was found
 }
 
-// A detector suspects clients that have been silent for the limit. The clients
-// are numbered from 0, and one is watched from its first heartbeat on.
-//
-// change is told of each verdict, of one client in their order: the client's lock
-// is held, so change must not call beat.
+// A detector suspects clients that have been silent for the limit. Clients are numbered from 0,
+// and watched from their first heartbeat on. The verdicts on one client are told in order and
+// under its lock, so tell must not call beat.
 type detector struct {
 	start   time.Time
 	limit   time.Duration
-	change  func(verdict)
+	tell    func(verdict)
 	clients []client
 }
 
@@ -41,40 +38,33 @@ type client struct {
 	suspected bool
 }
 
-func newDetector(wheel *timingwheel.TimingWheel, clients int, limit time.Duration, change func(verdict)) *detector {
-	d := &detector{start: time.Now(), limit: limit, change: change, clients: make([]client, clients)}
+func newDetector(tw *timingwheel.TimingWheel, clients int, limit time.Duration,
+	tell func(verdict)) *detector {
+	d := &detector{start: time.Now(), limit: limit, tell: tell, clients: make([]client, clients)}
 	for i := range d.clients {
-		wheel.Init(&d.clients[i].silence, func() { d.silent(i) })
+		tw.Init(&d.clients[i].silence, func() { d.silent(i) })
 	}
 	return d
 }
 
-// beat is a heartbeat that arrived at now. Whoever has many at once reads the clock
-// once for all of them.
+// beat notes a heartbeat of client i that arrived at now. A packet with many heartbeats needs a
+// single clock reading.
 func (d *detector) beat(i int, now time.Time) {
 	c := &d.clients[i]
-	c.hear(int64(now.Sub(d.start)))
-	if c.silence.ResetAt(now.Add(d.limit)) {
-		return
+	at := int64(now.Sub(d.start))
+	for last := c.heard.Load(); last < at && !c.heard.CompareAndSwap(last, at); {
+		last = c.heard.Load() // heartbeats from several readers may arrive out of order
 	}
-	// The timer was not pending: this is the first heartbeat, or the client is
-	// suspected, or is about to be. In the last case silent finds out, under the
-	// same lock, that the client has been heard.
+	if c.silence.ResetAt(now.Add(d.limit)) {
+		return // the client is well, and was
+	}
+	// The timer was not pending: this is the first heartbeat, or the client is suspected or
+	// about to be. In the last case silent finds out, under the lock, that it was heard.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.suspected {
 		c.suspected = false
-		d.change(verdict{i, false, now, now})
-	}
-}
-
-// hear notes the latest heartbeat; with several readers they may come out of order.
-func (c *client) hear(at int64) {
-	for {
-		last := c.heard.Load()
-		if at <= last || c.heard.CompareAndSwap(last, at) {
-			return
-		}
+		d.tell(verdict{i, false, now, now})
 	}
 }
 
@@ -86,13 +76,13 @@ func (d *detector) silent(i int) {
 	now := time.Now()
 	heard := d.start.Add(time.Duration(c.heard.Load()))
 	if end := heard.Add(d.limit); end.After(now) {
-		// Heard after all, by a beat that armed the timer again, or by an earlier
-		// one that a later one overtook. The timer is left at what holds.
+		// The client was heard after all: the heartbeat armed the timer again, perhaps for
+		// an earlier time, if a later heartbeat had overtaken it.
 		c.silence.ResetAt(end)
 		return
 	}
 	if !c.suspected {
 		c.suspected = true
-		d.change(verdict{i, true, heard, now})
+		d.tell(verdict{i, true, heard, now})
 	}
 }

@@ -1,50 +1,47 @@
 package main
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
-// TestDetector lets a client be heard at some moments of the fake clock.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestDetector has heartbeats arrive at some moments of the fake clock, in real durations.
 func TestDetector(t *testing.T) {
 	const s, ms = time.Second, time.Millisecond
-	for _, tc := range []struct {
-		name  string
+	for name, tc := range map[string]struct {
 		beats []time.Duration
 		want  []string
 	}{
-		{"never heard, never suspected", nil, nil},
-		{"once", []time.Duration{1 * s}, []string{"suspect after 6s, heard at 1s"}},
-		{"every second", []time.Duration{0, 1 * s, 2 * s, 3 * s, 4 * s}, []string{"suspect after 9s, heard at 4s"}},
-		{"just in time", []time.Duration{0, 5*s - 1, 10*s - 2, 15*s - 3}, []string{"suspect after 20s, heard at 14.999999997s"}},
-		{"a tick too late", []time.Duration{0, 5*s + 10*ms}, []string{
-			"suspect after 5s, heard at 0s", "back after 5.01s", "suspect after 10.01s, heard at 5.01s"}},
-		{"back, and gone again", []time.Duration{0, 20 * s, 21 * s, 22 * s}, []string{
-			"suspect after 5s, heard at 0s", "back after 20s", "suspect after 27s, heard at 22s"}},
-		{"silent for a day", []time.Duration{0, 24 * time.Hour}, []string{
-			"suspect after 5s, heard at 0s", "back after 24h0m0s", "suspect after 24h0m5s, heard at 24h0m0s"}},
+		"never heard, never suspected": {nil, nil},
+		"once":                         {[]time.Duration{1 * s}, []string{"6s suspected, heard at 1s"}},
+		"every second":                 {[]time.Duration{0, 1 * s, 2 * s, 3 * s, 4 * s}, []string{"9s suspected, heard at 4s"}},
+		"just in time":                 {[]time.Duration{0, 5*s - 1, 10*s - 2, 15*s - 3}, []string{"20s suspected, heard at 14.999999997s"}},
+		"a tick too late":              {[]time.Duration{0, 5*s + 10*ms}, []string{"5s suspected, heard at 0s", "5.01s back", "10.01s suspected, heard at 5.01s"}},
+		"back, and gone again":         {[]time.Duration{0, 20 * s, 22 * s}, []string{"5s suspected, heard at 0s", "20s back", "27s suspected, heard at 22s"}},
+		"silent for a day":             {[]time.Duration{0, 24 * time.Hour}, []string{"5s suspected, heard at 0s", "24h0m0s back", "24h0m5s suspected, heard at 24h0m0s"}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var got []string
-				wheel := timingwheel.New(timingwheel.WithTick(tick))
-				start := time.Now()
-				d := newDetector(wheel, 2, limit, func(v verdict) {
-					if v.client != 1 {
-						t.Errorf("a verdict about client %d", v.client)
-					}
+				got, start := story.NewNotes(), time.Now()
+				tw := timingwheel.New(timingwheel.WithTick(tick))
+				d := newDetector(tw, 2, limit, func(v verdict) {
+					require.Equal(t, 1, v.client)
 					if v.suspect {
-						got = append(got, fmt.Sprintf("suspect after %v, heard at %v", v.at.Sub(start), v.heard.Sub(start)))
+						got.Add("suspected, heard at %v", v.heard.Sub(start))
 					} else {
-						got = append(got, fmt.Sprintf("back after %v", v.at.Sub(start)))
+						got.Add("back")
 					}
 				})
 				for _, at := range tc.beats {
@@ -54,26 +51,23 @@ func TestDetector(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				require.Equal(t, tc.want, got)
-				require.Zero(t, wheel.Len())
-				require.NoError(t, wheel.Shutdown(t.Context()))
+				require.Equal(t, tc.want, got.Lines())
+				require.Zero(t, tw.Len())
 			})
 		})
 	}
 }
 
-// TestLateCallback delivers the call of a timer that a heartbeat came too late to
-// extend, and a heartbeat that was overtaken by a later one.
+// TestLateCallback makes the call of a timer that a heartbeat came too late to extend, and
+// delivers a heartbeat that a later one has overtaken.
 func TestLateCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wheel := timingwheel.New(timingwheel.WithTick(tick))
 		verdicts := make(chan verdict, 10)
-		d := newDetector(wheel, 1, limit, func(v verdict) { verdicts <- v })
+		d := newDetector(timingwheel.New(timingwheel.WithTick(tick)), 1, limit, func(v verdict) { verdicts <- v })
 		start := time.Now()
 		time.Sleep(time.Second)
 		d.beat(0, start.Add(time.Second))
 		d.silent(0)
-		require.Empty(t, verdicts)
 		d.beat(0, start)
 		time.Sleep(limit - 1)
 		synctest.Wait()
@@ -83,45 +77,42 @@ func TestLateCallback(t *testing.T) {
 		require.Len(t, verdicts, 1)
 		require.Equal(t, time.Second, (<-verdicts).heard.Sub(start))
 		d.silent(0)
-		require.Empty(t, verdicts)
-		require.NoError(t, wheel.Shutdown(t.Context()))
+		require.Empty(t, verdicts, "the same verdict again")
 	})
 }
 
 // TestBeatWithoutLock would hang if a heartbeat of a client that is well took its lock.
 func TestBeatWithoutLock(t *testing.T) {
-	wheel := timingwheel.New()
-	d := newDetector(wheel, 1, time.Hour, func(verdict) {})
+	tw := timingwheel.New()
+	d := newDetector(tw, 1, time.Hour, func(verdict) {})
 	d.beat(0, time.Now())
 	d.clients[0].mu.Lock()
 	require.Zero(t, testing.AllocsPerRun(100, func() { d.beat(0, time.Now()) }))
 	d.clients[0].mu.Unlock()
-	require.NoError(t, wheel.Shutdown(t.Context()))
+	require.NoError(t, tw.Shutdown(t.Context()))
 }
 
-// TestRaces has heartbeats arrive, from several readers, around the very moment at
-// which the limit ends. Verdicts have to alternate and never to be early, and the
-// last one stands.
+// TestRaces has heartbeats arrive from several readers around the moment at which the limit
+// ends. Verdicts alternate and are not early, and the last one stands.
 func TestRaces(t *testing.T) {
 	const clients, readers, short = 50, 4, 2 * time.Millisecond
-	wheel := timingwheel.New(timingwheel.WithTick(50 * time.Microsecond))
+	tw := timingwheel.New(timingwheel.WithTick(50 * time.Microsecond))
 	var mu sync.Mutex
-	suspected, verdicts := make([]bool, clients), 0
-	d := newDetector(wheel, clients, short, func(v verdict) {
+	suspected, alive := make([]bool, clients), clients
+	d := newDetector(tw, clients, short, func(v verdict) {
 		mu.Lock()
 		defer mu.Unlock()
-		verdicts++
-		if suspected[v.client] == v.suspect {
-			t.Errorf("client %d: twice %t", v.client, v.suspect)
-		}
-		suspected[v.client] = v.suspect
-		if v.suspect && v.at.Sub(v.heard) < short {
-			t.Errorf("client %d: early, after %v", v.client, v.at.Sub(v.heard))
+		assert.NotEqual(t, suspected[v.client], v.suspect, "client %d: the same verdict twice", v.client)
+		if suspected[v.client] = v.suspect; v.suspect {
+			alive--
+			assert.GreaterOrEqual(t, v.at.Sub(v.heard), short)
+		} else {
+			alive++
 		}
 	})
-	var running sync.WaitGroup
+	var reading sync.WaitGroup
 	for range readers {
-		running.Go(func() {
+		reading.Go(func() {
 			for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
 				now := time.Now()
 				for i := range clients {
@@ -131,18 +122,11 @@ func TestRaces(t *testing.T) {
 			}
 		})
 	}
-	running.Wait()
+	reading.Wait()
 	require.Eventually(t, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
-		for _, s := range suspected {
-			if !s {
-				return false
-			}
-		}
-		return true
+		return alive == 0
 	}, 30*time.Second, time.Millisecond)
-	require.NoError(t, wheel.Shutdown(t.Context()))
-	require.GreaterOrEqual(t, verdicts, clients)
-	t.Log(verdicts, "verdicts")
+	require.NoError(t, tw.Shutdown(t.Context()))
 }

@@ -1,39 +1,39 @@
-// Httpidle is an HTTP server whose connections are closed by package netidle when they have
-// waited a minute for a request or half a minute for the rest of a body, or are 230 seconds
-// old. Its clients play four minutes: two are silent and lose their connections, as does one
-// that stalls in the middle of an upload; a busy one keeps hers, one waits for a report that
-// takes longer than the limits, and one never stops and is closed for its age. At the end the
-// program checks what became of each, and the exit status is 1 if it was not what was
-// promised.
+// Httpidle is an HTTP server whose connections are closed by package netidle when they have waited
+// a minute for a request or half a minute for the rest of a body, or are 230 seconds old. In four
+// minutes two clients are silent and lose their connections, as does one that stops in the middle
+// of an upload; a busy one keeps hers, one waits for a report that takes longer than the limits,
+// and one never stops and is closed for its age. The program checks what becomes of each.
 //
 //	go run ./examples/httpidle              four minutes in eight seconds
 //	go run ./examples/httpidle -scale 1     in real time
 //	go run ./examples/httpidle -addr localhost:8080 -scale 6
 //
-// The last serves until it is interrupted and plays nothing; try it with
+// The last serves until it is interrupted; try it with
 //
 //	telnet localhost 8080
 //	curl localhost:8080/ localhost:8080/report
+//
+// File reaper.go is the part to copy.
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/signal"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 	"github.com/go-timingwheel/timingwheel/netidle"
 )
 
-// The durations of the service, as they would be in production.
 const (
 	idleLimit  = time.Minute
 	bodyLimit  = 30 * time.Second
@@ -42,148 +42,166 @@ const (
 )
 
 func main() {
-	flags := flag.NewFlagSet("httpidle", flag.ExitOnError)
-	scale := flags.Float64("scale", 30, "how many seconds of the story pass in one")
-	addr := flags.String("addr", "", "serve at this `address` until interrupted, and play no story")
-	flags.Usage = func() {
-		fmt.Fprintf(flags.Output(), "An HTTP server that closes idle and old connections, and clients that try it.\n\nusage: go run ./examples/httpidle [flags]\n\n")
-		flags.PrintDefaults()
-	}
-	flags.Parse(os.Args[1:])
-	if flags.NArg() > 0 || !(*scale >= 0.01 && *scale <= 1000) {
-		fmt.Fprintln(os.Stderr, "httpidle: -scale is between 0.01 and 1000, and there are no arguments (-h lists the flags)")
-		os.Exit(2)
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Stdout, *scale, *addr); err != nil {
-		fmt.Fprintln(os.Stderr, "httpidle:", err)
-		os.Exit(1)
-	}
+	story.Program{
+		Name:     "httpidle",
+		About:    "Httpidle is an HTTP server that closes idle and old connections, with clients that try it.",
+		Passed:   "each connection was closed for the right reason and not early, or not at all",
+		Scale:    30,
+		MaxScale: 300, // an idle limit of 200 ms
+		Layout:   "04:05.0",
+		Serves:   true,
+		Play:     play,
+	}.Main()
 }
 
-// run serves at addr until ctx ends, or, if addr is empty, plays the story.
-func run(ctx context.Context, out io.Writer, scale float64, addr string) error {
-	clock := newClock(out, scale)
-	play := addr == ""
-	if play {
-		addr = "127.0.0.1:0"
-	}
-	l, err := net.Listen("tcp", addr)
+func play(ctx context.Context, r *story.Run) error {
+	l, err := net.Listen("tcp", cmp.Or(r.Addr, "127.0.0.1:0"))
 	if err != nil {
 		return err
 	}
 	tw := timingwheel.New()
-	book := &ledger{names: make(map[string]string), reasons: make(map[string]netidle.Reason)}
-	r := &reaper{
+	var names sync.Map // of the clients, by address
+	reaper := &reaper{
 		tw: tw,
 		limits: netidle.HTTPLimits{
-			Idle: clock.real(idleLimit), Body: clock.real(bodyLimit), Response: clock.real(bodyLimit),
-			Life: clock.real(lifeLimit),
+			Idle: r.Real(idleLimit), Body: r.Real(bodyLimit), Response: r.Real(bodyLimit), Life: r.Real(lifeLimit),
 		},
 		reaped: func(c *netidle.Conn, why netidle.Reason) {
-			clock.say("server: closed the connection of %s, reason: %v", book.note(c, why), why)
+			name, known := names.Load(c.RemoteAddr().String())
+			if !known {
+				name = c.RemoteAddr()
+			}
+			r.See(time.Now(), "the connection of %s is closed, reason: %v", name, why)
+			r.Printf("server: closed the connection of %s, reason: %v", name, why)
 		},
 	}
-	server := &http.Server{Handler: handler(clock)}
+	server := &http.Server{Handler: handler(r)}
 	served := make(chan error, 1)
-	go func() { served <- r.serve(server, l) }()
-	clock.say("server: at %v, idle limit %v, body limit %v, lifetime %v", l.Addr(), idleLimit, bodyLimit, lifeLimit)
-
-	if play {
-		err = story(ctx, clock, book, l.Addr().String())
+	go func() { served <- reaper.serve(server, l) }()
+	r.Printf("server: at %v, idle limit %v, body limit %v, lifetime %v", l.Addr(), idleLimit, bodyLimit,
+		lifeLimit)
+	if r.Addr == "" {
+		err = story.Together(len(clients), func(i int) error {
+			if err := clients[i].play(ctx, r, l.Addr().String(), &names); err != nil {
+				return fmt.Errorf("%s: %w", clients[i].name, err)
+			}
+			return nil
+		})
+		err = errors.Join(err, r.Await(ctx, 0, r.Verdict)) // a client may see the end before the server tells
 	} else {
 		<-ctx.Done()
 	}
-
-	// Connections first, then the wheel: it holds their limits.
-	ending, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	err = errors.Join(err, server.Shutdown(ending), tw.Shutdown(ending))
-	if failed := <-served; !errors.Is(failed, http.ErrServerClosed) {
-		err = errors.Join(err, failed)
-	}
-	if n := tw.Len(); n != 0 {
-		err = errors.Join(err, fmt.Errorf("%d timers left", n))
+	// The connections end first, and then the wheel, which holds their limits.
+	err = errors.Join(err, story.Within(server.Shutdown), story.Within(tw.Shutdown))
+	if cause := <-served; !errors.Is(cause, http.ErrServerClosed) {
+		err = errors.Join(err, cause)
 	}
 	return err
 }
 
-func handler(clock *clock) http.Handler {
+func handler(r *story.Run) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
-	mux.HandleFunc("/report", func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-time.After(clock.real(reportTime)):
+	mux.HandleFunc("/report", func(w http.ResponseWriter, req *http.Request) {
+		if story.Sleep(req.Context(), r.Real(reportTime)) == nil {
 			io.WriteString(w, "the report\n")
-		case <-r.Context().Done():
 		}
 	})
 	mux.HandleFunc("/upload", func(w http.ResponseWriter, r *http.Request) {
-		n, err := io.Copy(io.Discard, r.Body)
-		if err == nil {
+		if n, err := io.Copy(io.Discard, r.Body); err == nil {
 			fmt.Fprintf(w, "%d bytes\n", n)
 		}
 	})
 	return mux
 }
 
-// ledger knows whose connection it is and why it was closed.
-type ledger struct {
-	mu      sync.Mutex
-	names   map[string]string // by the client's address
-	reasons map[string]netidle.Reason
+// A client has one connection, on which it asks every ten seconds.
+type client struct {
+	name, plan string
+	first      time.Duration // when it asks for the first time
+	times      int           // how often it asks
+	request    string
+	reason     netidle.Reason // why the connection is closed; 0 if the client closes it
+	limit      time.Duration  // from its last request
 }
 
-func (b *ledger) enter(addr net.Addr, name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.names[addr.String()] = name
+const (
+	askEvery = 10 * time.Second
+	forever  = 1000
+)
+
+var clients = []client{
+	{"anna", "connects, and says nothing", 0, 0, "", netidle.Idle, idleLimit},
+	{"ben", "asks once, and keeps his connection", 20 * time.Second, 1, "GET /", netidle.Idle, idleLimit},
+	{"carla", "asks every 10s, 20 times, and leaves", 0, 20, "GET /", 0, 0},
+	{"dora", "asks for the report, which takes 2m30s", 0, 1, "GET /report", netidle.Idle,
+		reportTime + idleLimit},
+	{"emil", "asks every 10s, forever", 0, forever, "GET /", netidle.Lifetime, 0},
+	{"finn", "uploads three bytes of ten, and stops", 0, 1, "POST /upload", netidle.ReadIdle, bodyLimit},
 }
 
-func (b *ledger) note(c *netidle.Conn, why netidle.Reason) (name string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	addr := c.RemoteAddr().String()
-	b.reasons[addr] = why
-	if name = b.names[addr]; name == "" {
-		name = addr
+func (c *client) play(ctx context.Context, r *story.Run, addr string, names *sync.Map) error {
+	began := time.Now()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
 	}
-	return name
-}
-
-// reason returns why the connection from addr was closed, 0 if it was not. The client may
-// see the end a moment before the hook does.
-func (b *ledger) reason(addr net.Addr) netidle.Reason {
-	for patience := 0; ; patience++ {
-		b.mu.Lock()
-		why := b.reasons[addr.String()]
-		b.mu.Unlock()
-		if why != 0 || patience == 1000 {
-			return why
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	names.Store(conn.LocalAddr().String(), c.name)
+	r.Printf("%s: %s", c.name, c.plan)
+	if err := story.Sleep(ctx, time.Until(began.Add(r.Real(c.first)))); err != nil {
+		return err
+	}
+	in, last := bufio.NewReader(conn), began // when it last gave a sign of life
+	for i := range c.times {
+		before := last
+		last = time.Now()
+		if err := ask(conn, in, c.request); err != nil {
+			if time.Since(before) >= r.Real(idleLimit-askEvery) {
+				r.Printf("%s: this machine is so busy that the connection was idle", c.name)
+				r.Want(0, 1, before.Add(r.Real(idleLimit)), "the connection of %s is closed, reason: %v", c.name,
+					netidle.Idle)
+				return nil
+			} else if c.reason != netidle.Lifetime && c.reason != netidle.ReadIdle {
+				return err
+			}
+			break
 		}
-		time.Sleep(10 * time.Millisecond)
+		if i == c.times-1 {
+			r.Printf("%s: got the last answer", c.name)
+		}
+		if err := story.Sleep(ctx, r.Real(askEvery)); err != nil {
+			return err
+		}
 	}
+	if c.reason == 0 {
+		return nil
+	}
+	due := last.Add(r.Real(c.limit))
+	if c.reason == netidle.Lifetime {
+		due = began.Add(r.Real(lifeLimit))
+	}
+	r.Want(1, 1, due, "the connection of %s is closed, reason: %v", c.name, c.reason)
+	in.ReadByte() // waits for the end
+	return nil
 }
 
-// clock tells the time of the story, and is the one place that knows the scale.
-type clock struct {
-	start time.Time
-	scale float64
-	mu    sync.Mutex
-	out   io.Writer
-}
-
-func newClock(out io.Writer, scale float64) *clock {
-	return &clock{start: time.Now(), scale: scale, out: out}
-}
-
-// real returns how long a duration of the story takes.
-func (c *clock) real(d time.Duration) time.Duration { return time.Duration(float64(d) / c.scale) }
-
-func (c *clock) say(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Since(c.start).Seconds() * c.scale
-	fmt.Fprintf(c.out, "%6.1f s  %s\n", now, fmt.Sprintf(format, args...))
+// ask sends a request and reads the answer. Of a body it sends the beginning only.
+func ask(conn net.Conn, in *bufio.Reader, request string) error {
+	body := ""
+	if strings.HasPrefix(request, "POST") {
+		body = "Content-Length: 10\r\n\r\nabc"
+	}
+	if _, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: example.com\r\n%s", request,
+		cmp.Or(body, "\r\n")); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
 }

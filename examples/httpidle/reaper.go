@@ -8,16 +8,15 @@ import (
 	"github.com/go-timingwheel/timingwheel/netidle"
 )
 
-// A reaper closes the connections of an http.Server whose clients let it wait too long, and
-// those that live too long. This file is what a service would copy.
+// A reaper closes the connections of an http.Server whose clients keep it waiting too long, and
+// those that are too old. This file is the part to copy.
 type reaper struct {
 	tw     *timingwheel.TimingWheel
 	limits netidle.HTTPLimits
 	reaped func(c *netidle.Conn, why netidle.Reason)
 }
 
-// serve is server.Serve, with the reaper's limits on every connection.
+// serve is server.Serve with the limits on every connection. A handler may compute for longer.
 func (r *reaper) serve(server *http.Server, l net.Listener) error {
-	l = netidle.HTTPListener(server, l, r.tw, r.limits, netidle.WithOnTimeout(r.reaped))
-	return server.Serve(l)
+	return server.Serve(netidle.HTTPListener(server, l, r.tw, r.limits, netidle.WithOnTimeout(r.reaped)))
 }

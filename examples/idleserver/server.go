@@ -11,48 +11,46 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// A server echoes what it reads and closes connections that are idle. Instants
-// are durations since it was made, on the monotonic clock.
+// This file is the part to copy: a TCP server whose connections contain their idle timers.
+
+// A server echoes what it reads and closes connections that are idle.
 type server struct {
-	wheel *timingwheel.TimingWheel
-	idle  time.Duration
-	start time.Time
-	ln    net.Listener
+	tw     *timingwheel.TimingWheel
+	idle   time.Duration
+	ln     net.Listener
+	closed func(late time.Duration) // called when a timer has closed a connection
+	start  time.Time
 
-	open    atomic.Int64 // connections
-	idled   atomic.Int64 // connections closed by their timer
-	touches atomic.Int64 // messages read, each of which was a Reset
+	touches atomic.Int64 // messages, each of which is a Reset
+	running sync.WaitGroup
 
-	running sync.WaitGroup // accept and the readers
-
-	mu     sync.Mutex
-	closed bool
-	conns  []*conn // all there ever were: their records are judged at the end
-
-	failed error // why accept gave up; read after close
+	mu    sync.Mutex
+	ended bool
+	conns map[*conn]bool // that are open
 }
 
-// listen starts a server on a free port of the loopback interface.
-func listen(wheel *timingwheel.TimingWheel, idle time.Duration) (*server, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &server{wheel: wheel, idle: idle, start: time.Now(), ln: ln}
-	s.running.Go(s.accept)
-	return s, nil
+// Two goroutines meet in a conn: the reader touches the timer for each message, and the timer's
+// callback closes the connection. They need no lock.
+type conn struct {
+	net.Conn
+	server    *server
+	timer     timingwheel.Timer
+	lastTouch atomic.Int64 // just before the Reset that armed the timer, in nanoseconds from start
 }
 
-func (s *server) now() time.Duration { return time.Since(s.start) }
+func newServer(tw *timingwheel.TimingWheel, idle time.Duration, ln net.Listener,
+	closed func(late time.Duration)) *server {
+	return &server{tw: tw, idle: idle, ln: ln, closed: closed, start: time.Now(), conns: make(map[*conn]bool)}
+}
 
-func (s *server) accept() {
+// serve accepts connections until close.
+func (s *server) serve() error {
 	for {
 		nc, err := s.ln.Accept()
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) {
-				s.failed = err
-			}
-			return
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		} else if err != nil {
+			return err
 		}
 		s.add(nc)
 	}
@@ -61,143 +59,87 @@ func (s *server) accept() {
 // add arms the timer of a new connection and starts its reader.
 func (s *server) add(nc net.Conn) {
 	c := &conn{Conn: nc, server: s}
-	s.wheel.Init(&c.timer, c.expire)
+	s.tw.Init(&c.timer, c.expire)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.ended {
 		nc.Close()
 		return
 	}
-	s.conns = append(s.conns, c)
-	s.open.Add(1)
-	c.lastTouch.Store(int64(s.now()))
+	s.conns[c] = true
+	c.lastTouch.Store(int64(time.Since(s.start)))
 	c.timer.Reset(s.idle)
-	s.running.Go(c.serve)
+	s.running.Go(c.echo)
 }
 
-// A conn is one connection with its idle timeout.
-//
-// Two goroutines meet in it: the reader, which touches the timer on every
-// message, and the timer's callback, which closes the connection. Neither needs
-// a lock, as each writes fields of its own.
-type conn struct {
-	net.Conn
-	server *server
-	timer  timingwheel.Timer
-
-	// Written by the reader.
-	lastTouch atomic.Int64 // instant just before the Reset of the arming in force
-	lost      atomic.Bool  // a touch came when the timer had fired
-	ended     atomic.Int64 // instant at which the reader left, 0 before
-
-	// Written by the callback.
-	fired atomic.Int64 // instant at which it began, 0 before
-}
-
-// serve is the reader.
-func (c *conn) serve() {
-	buf := make([]byte, 64)
+// echo is the reader. The end of the connection, whoever closes it, ends the Read.
+func (c *conn) echo() {
+	message := make([]byte, 64)
 	for {
-		n, err := c.Read(buf)
-		if err != nil {
+		n, err := c.Read(message)
+		if err != nil || !c.touch() {
 			break
 		}
-		if !c.touch() {
-			// Answering a connection that is being closed would be a lie to the
-			// client. The callback ends this read.
-			io.Copy(io.Discard, c.Conn)
-			break
-		}
-		if _, err := c.Write(buf[:n]); err != nil {
+		if _, err := c.Write(message[:n]); err != nil {
 			break
 		}
 	}
 	c.timer.Stop()
 	c.Close()
-	c.ended.Store(int64(c.server.now()))
-	c.server.open.Add(-1)
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	delete(c.server.conns, c)
 }
 
-// touch pushes the timeout out; false means that it came too late.
-//
-// The instant is taken before the call, so that the deadline of the arming is at
-// or after instant + idle, and a callback before that is early beyond dispute.
-// It becomes the last touch only if Reset found the timer pending, in which case
-// the earlier arming does not fire. If Reset returns false, the earlier arming
-// has been handed over, whether its callback has begun or not: that one is
-// measured by its own touch, to which this one came too late.
+// touch moves the timeout later. It returns false if the message came too late: Reset found that
+// the timer was not pending, so its callback has been handed over and closes the connection,
+// whether it has begun or not. Then the timer, which Reset has armed again, is stopped.
 func (c *conn) touch() bool {
 	c.server.touches.Add(1)
-	now := c.server.now()
+	now := time.Since(c.server.start)
 	if !c.timer.Reset(c.server.idle) {
-		c.timer.Stop() // Reset has armed the timer of a connection that is lost
-		c.lost.Store(true)
+		c.timer.Stop()
+		io.Copy(io.Discard, c.Conn) // until the callback closes the connection
 		return false
 	}
 	c.lastTouch.Store(int64(now))
 	return true
 }
 
-// expire is the callback.
+// expire is the timer's callback.
 func (c *conn) expire() {
-	now := c.server.now()
-	// It would come a second time if the touch that lost were held up for a whole
-	// timeout between its Reset and its Stop.
-	if c.fired.CompareAndSwap(0, int64(now)) {
-		c.server.idled.Add(1)
-		c.Close()
+	late := c.silent() - c.server.idle
+	if c.Close() == nil { // it fails if the reader has closed the connection meanwhile
+		c.server.closed(late)
 	}
 }
 
-// awaitOverdue waits until the connections that are past their deadline have
-// been closed, for as long as limit. New ones are not waited for: on a machine
-// that cannot keep up there might always be one.
-func (s *server) awaitOverdue(limit time.Duration) {
-	now := s.now()
-	for _, c := range s.snapshot() {
-		for c.overdue(now) && s.now()-now < limit {
-			time.Sleep(5 * time.Millisecond)
-		}
-	}
+func (c *conn) silent() time.Duration {
+	return time.Since(c.server.start) - time.Duration(c.lastTouch.Load())
 }
 
-// overdue reports that c should have been closed at the instant now and has not
-// been until this moment.
-func (c *conn) overdue(now time.Duration) bool {
-	return c.ended.Load() == 0 && now-time.Duration(c.lastTouch.Load()) > c.server.idle
-}
-
-// close ends all connections, and returns once the readers have left.
-func (s *server) close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.ln.Close()
-	for _, c := range s.snapshot() {
-		c.Close()
-	}
-	s.running.Wait()
-}
-
-func (s *server) snapshot() []*conn {
+// overdue returns how many connections have been silent for longer than the limit.
+func (s *server) overdue() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.conns[:len(s.conns):len(s.conns)]
+	for c := range s.conns {
+		if c.silent() > s.idle {
+			n++
+		}
+	}
+	return n
 }
 
-// records returns what is known of every connection, after close and after the
-// wheel's Shutdown. talking are the addresses of the clients that did not fall
-// silent.
-func (s *server) records(talking map[string]bool) []record {
-	var records []record
-	for _, c := range s.snapshot() {
-		records = append(records, record{
-			lastTouch: time.Duration(c.lastTouch.Load()),
-			fired:     time.Duration(c.fired.Load()),
-			ended:     time.Duration(c.ended.Load()),
-			lost:      c.lost.Load(),
-			talking:   talking[c.RemoteAddr().String()],
-		})
+// close ends all connections, and returns how many there were when their readers have ended.
+func (s *server) close() (open int) {
+	s.ln.Close()
+	s.mu.Lock()
+	s.ended = true
+	open = len(s.conns)
+	for c := range s.conns {
+		c.Close()
 	}
-	return records
+	s.mu.Unlock()
+	s.running.Wait()
+	return open
 }

@@ -1,10 +1,9 @@
-// Lastread is a news server that mails each reader a digest two hours after his last
-// read. Every read puts the digest off, so there is one timer for each reader who has
-// been there lately, and nothing for those who have had their digest.
+// Lastread is a news server that mails each reader a digest two hours after his last read. Every
+// read moves the digest later, so there is one timer for each reader who has been there lately, and
+// nothing for those who have had their digest.
 //
-// The program plays five hours of it with readers of its own, some of which come back
-// at the very moment of their digest, and checks that no digest was early, lost, or sent
-// once too often.
+// The program plays five hours with readers of its own, some of whom return at the very moment of
+// their digest, and checks that no digest is early, lost, or sent once too often.
 //
 //	go run ./examples/lastread                                    five hours in five seconds
 //	go run ./examples/lastread -addr 127.0.0.1:8080 -scale 600    a server to try by hand
@@ -13,7 +12,7 @@
 //	curl -X DELETE 127.0.0.1:8080/readers/ada
 //	curl 127.0.0.1:8080/waiting
 //
-// Of interest are the news, below: all that a digest takes is a call for each read.
+// File news.go is the part to copy.
 package main
 
 import (
@@ -22,7 +21,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
@@ -31,108 +30,134 @@ import (
 
 const (
 	quiet   = 2 * time.Hour
-	newsGap = 15 * time.Minute // an article appears so often
+	newsGap = 15 * time.Minute // between two articles
 )
 
-func main() { program.Main() }
-
-var program = story.Program{
-	Name:     "lastread",
-	About:    "Lastread is a news server that mails each reader a digest two hours after his last read.",
-	Scale:    3600,
-	MaxScale: 72000, // two hours in 100 ms, in which requests can be answered
-	Serves:   true,
-	Play:     run,
+func main() {
+	story.Program{
+		Name:     "lastread",
+		About:    "Lastread is a news server that mails each reader a digest two hours after his last read.",
+		Passed:   "no digest was early, none was lost, and none came while its reader was still there",
+		Scale:    3600,
+		MaxScale: 72000, // two hours in 100 ms, in which requests can be answered
+		Serves:   true,
+		Play:     play,
+	}.Main()
 }
 
-func run(ctx context.Context, d *story.Diary, addr string) error {
+func play(ctx context.Context, r *story.Run) error {
 	tw := timingwheel.New()
-	s := &audience{Diary: d, readers: readers()}
-	n := newNews(tw, d.Real(quiet), s.mailed)
-	tw.ScheduleFunc(timingwheel.Every(d.Real(newsGap)), n.publish)
-	err := d.Serve(ctx, addr, n.handler(), s.play)
-	// After the requests, which put digests off, those, then the wheel, which waits for
-	// mails that are being written.
-	var left []string
-	for _, digest := range n.digests.Drain() {
-		left = append(left, digest.Key)
+	n := newNews(tw, r.Real(quiet), func(name string, unread []string) {
+		r.See(time.Now(), "digest to %s", name)
+		tell(r, name, "digest to %s, whose last read was two hours ago: %d new", name, len(unread))
+	})
+	tw.ScheduleFunc(timingwheel.Every(r.Real(newsGap)), n.publish)
+	mux := http.NewServeMux()
+	mux.Handle("GET /news/{reader}", story.Handle(func(r *http.Request, _ any) ([]string, error) {
+		return n.read(r.PathValue("reader")), nil
+	}))
+	mux.Handle("DELETE /readers/{reader}", story.Handle(func(r *http.Request, _ any) (bool, error) {
+		return n.leave(r.PathValue("reader")), nil
+	}))
+	mux.Handle("GET /waiting", story.Handle(func(*http.Request, any) (int, error) {
+		return n.digests.Len(), nil
+	}))
+	all := readers()
+	err := r.Serve(ctx, tw, mux, func(ctx context.Context, c *story.Client) error {
+		err := story.Together(len(all), func(i int) error { return all[i].play(ctx, r, c) })
+		return errors.Join(err, r.Until(ctx, 5*time.Hour+newsGap))
+	})
+	// After the requests, which move digests, these end, and then the wheel.
+	left := n.stop()
+	r.Printf("the server closes, and hands back the digests that were still to come: %q", left)
+	err = errors.Join(err, story.Within(tw.Shutdown))
+	sent := -returners // the digests for their second reads
+	for _, reader := range all {
+		// A digest must follow the last read. Others may have been sent before later reads.
+		least := 1
+		if reader.leaves || slices.Contains(left, reader.name) {
+			least = 0
+		}
+		most := reader.gaps + least
+		if reader.late > 0 {
+			sent += len(r.Seen("digest to %s", reader.name))
+		}
+		earliest := reader.last.Add(r.Real(quiet))
+		if least == 0 {
+			earliest = time.Time{}
+		}
+		r.Want(least, most, earliest, "digest to %s", reader.name)
 	}
-	if err := errors.Join(err, story.Within(tw.Shutdown)); err != nil {
-		return err
+	if r.Addr == "" {
+		r.Printf("of %d readers who returned at the moment of their digest %d had just been sent it, %d put it off", returners, sent, returners-sent)
 	}
-	d.Printf("the server closes, and hands back the digests that were to come: %q", left)
-	if addr != "" {
-		return nil
+	return err
+}
+
+// returners is how many readers return when their digest is due, 0.1 ms apart: a single one would
+// nearly always be before it or after it.
+const returners = 40
+
+// A reader of the story.
+type reader struct {
+	name   string
+	visits []time.Duration
+	leaves bool          // the last visit is to say that he wants no digest
+	late   time.Duration // by how much a returner comes after his digest is due, not scaled
+
+	last time.Time // just before the last read
+	gaps int       // between reads, in which a digest may have been sent
+}
+
+func readers() []*reader {
+	const m = time.Minute
+	all := []*reader{
+		{name: "ada", visits: []time.Duration{m, 60 * m, 120 * m}},
+		{name: "ben", visits: []time.Duration{m, 180 * m}},
+		{name: "cleo", visits: []time.Duration{30 * m, 90 * m}, leaves: true},
+		{name: "dan", visits: []time.Duration{270 * m}}, // the server closes before his digest
 	}
-	if err := judge(s.readers, left, d.Real(quiet)); err != nil {
-		return err
+	for i := range returners {
+		all = append(all, &reader{name: fmt.Sprint("returner-", i+1),
+			visits: []time.Duration{15 * m, 15*m + quiet}, late: time.Duration(i+1) * 100 * time.Microsecond})
 	}
-	d.Printf("all is well: no digest was early, none was lost, and none came while its reader was still about")
+	return all
+}
+
+func (a *reader) play(ctx context.Context, r *story.Run, c *story.Client) error {
+	for i, at := range a.visits {
+		if err := r.Until(ctx, at); err != nil {
+			return err
+		}
+		if i == 1 && a.late > 0 {
+			if err := story.Sleep(ctx, time.Until(a.last.Add(r.Real(quiet)+a.late))); err != nil {
+				return err
+			}
+		}
+		method, path, before := http.MethodGet, "/news/", time.Now()
+		if a.leaves && i == len(a.visits)-1 {
+			method, path = http.MethodDelete, "/readers/"
+		}
+		var answer any
+		if err := c.Call(ctx, method, path+a.name, nil, &answer); err != nil {
+			return err
+		}
+		if i > 0 && time.Since(a.last) >= r.Real(quiet) {
+			a.gaps++
+		}
+		if method == http.MethodDelete {
+			r.Printf("%s wants no digest", a.name)
+			return nil
+		}
+		a.last = before
+		tell(r, a.name, "%s reads, %d new", a.name, len(answer.([]any)))
+	}
 	return nil
 }
 
-// News is the server. Each reader with a digest to come has a key in digests, which every read
-// puts off and which is gone once the digest is due. mu guards the articles and what each reader
-// has seen.
-type news struct {
-	digests *timingwheel.Map[string, struct{}]
-	quiet   time.Duration
-	mail    func(reader string, unread []string)
-
-	mu       sync.Mutex
-	articles []string
-	seen     map[string]int // how many of the articles; a real server has a database
-}
-
-func newNews(tw *timingwheel.TimingWheel, quiet time.Duration, mail func(reader string, unread []string)) *news {
-	n := &news{quiet: quiet, mail: mail, articles: []string{}, seen: make(map[string]int)}
-	n.digests = timingwheel.NewMap(tw, n.digest)
-	return n
-}
-
-func (n *news) publish() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.articles = append(n.articles, fmt.Sprintf("article %d", len(n.articles)+1))
-}
-
-// read is what a reader asks for. A read at the very moment of the digest either puts it off or
-// begins another two hours, and the digest is sent.
-func (n *news) read(reader string) []string {
-	unread := n.unread(reader)
-	n.digests.TouchOrSet(reader, struct{}{}, n.quiet)
-	return unread
-}
-
-// digest is called when there was no read for as long as quiet. If the reader comes back at that
-// very moment, he sees in one of the two places what the other has not, and the mail may be empty.
-func (n *news) digest(reader string, _ struct{}) { n.mail(reader, n.unread(reader)) }
-
-// forget says whether there was a digest to come.
-func (n *news) forget(reader string) bool {
-	_, ok := n.digests.Delete(reader)
-	return ok
-}
-
-// unread returns the articles that the reader has not seen, which he then has.
-func (n *news) unread(reader string) []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	unread := n.articles[n.seen[reader]:]
-	n.seen[reader] = len(n.articles)
-	return slices.Clip(unread)
-}
-
-func (n *news) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /news/{reader}", story.Handle(nil, func(r *http.Request, _ any) ([]string, error) {
-		return n.read(r.PathValue("reader")), nil
-	}))
-	mux.Handle("DELETE /readers/{reader}", story.Handle(nil, func(r *http.Request, _ any) (bool, error) {
-		return n.forget(r.PathValue("reader")), nil
-	}))
-	mux.Handle("GET /waiting", story.Handle(nil, func(*http.Request, any) (int, error) {
-		return n.digests.Len(), nil
-	}))
-	return mux
+// tell prints what happens to a reader, except to the many returners.
+func tell(r *story.Run, name, format string, args ...any) {
+	if !strings.HasPrefix(name, "returner") {
+		r.Printf(format, args...)
+	}
 }

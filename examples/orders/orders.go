@@ -2,92 +2,65 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file is what a shop of your own would copy: orders that hold stock, and give
-// it back if nobody pays for them. orders.mu guards the stock and the states of all
-// orders. The timers need no guard, but what they do is decided under it.
-
-type state string
-
-const (
-	unpaid    state = "unpaid"
-	paid      state = "paid"
-	cancelled state = "cancelled"
-)
+// This file is the part to copy: orders that hold stock, and return it if they are not paid in
+// time. shop.mu guards the stock and the state of every order. The timers need no guard, but
+// what they do is decided under it.
 
 var (
-	errNoItem     = errors.New("no such item")
-	errQuantity   = errors.New("quantity must be at least 1")
-	errOutOfStock = errors.New("out of stock")
-	errNoOrder    = errors.New("no such order")
-	errPaid       = errors.New("the order is paid already")
-	errCancelled  = errors.New("the order was cancelled, as it was not paid in time")
+	errNoStock = errors.New("there are not that many in stock")
+	errNoOrder = errors.New("no such order")
 )
 
-// details is what the rest of the program may know of an order. It is handed out by
-// value, which an order is not: a Timer must not be copied.
+// details is what others may know of an order. It is copied, which an order must not be: it
+// contains Timers.
 type details struct {
 	ID       int    `json:"id"`
 	Customer string `json:"customer"`
 	Item     string `json:"item"`
 	Quantity int    `json:"quantity"`
-	State    state  `json:"state"`
+	State    string `json:"state"` // unpaid, paid or cancelled
 }
 
 type order struct {
-	details // its State is guarded by orders.mu, the rest is fixed
-
+	details          // its State is guarded by shop.mu, the rest is fixed
 	reminder, expiry timingwheel.Timer
 }
 
-type orders struct {
-	tw           *timingwheel.TimingWheel
-	payWithin    time.Duration
-	remindBefore time.Duration // before payWithin is over
-
-	// Called without the lock, on goroutines of their own, so they may take their
-	// time to write a mail.
-	reminded, expired func(details)
+type shop struct {
+	tw                      *timingwheel.TimingWheel
+	payWithin, remindBefore time.Duration
+	tell                    func(event string, d details) // of "reminded" and "cancelled", without the lock
 
 	mu     sync.Mutex
 	stock  map[string]int
-	all    map[int]*order // also those that are paid or cancelled; a real shop has a database
-	lastID int
+	orders map[int]*order // including paid and cancelled ones; a real shop has a database
 }
 
-// newOrders takes over the map stock.
-func newOrders(tw *timingwheel.TimingWheel, payWithin, remindBefore time.Duration, stock map[string]int, reminded, expired func(details)) *orders {
-	return &orders{
-		tw: tw, payWithin: payWithin, remindBefore: remindBefore,
-		reminded: reminded, expired: expired,
-		stock: stock, all: make(map[int]*order),
-	}
+func newShop(tw *timingwheel.TimingWheel, payWithin, remindBefore time.Duration, stock map[string]int,
+	tell func(string, details)) *shop {
+	return &shop{tw: tw, payWithin: payWithin, remindBefore: remindBefore, tell: tell, stock: stock,
+		orders: make(map[int]*order)}
 }
 
-// place takes the stock and arms both timers. They live in this process only: a shop
-// that is restarted reads its unpaid orders from the database and arms them with what
-// is left of their time, which may be nothing, as Reset of a negative duration fires at
-// once.
-func (s *orders) place(customer, item string, quantity int) (details, error) {
+// place takes the goods from the stock and arms both timers. They live in this process only: a
+// shop that restarts reads its unpaid orders from the database and arms them with the time that
+// is left. If that is negative, Reset fires at once.
+func (s *shop) place(customer, item string, quantity int) (details, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch left, known := s.stock[item]; {
-	case !known:
-		return details{}, errNoItem
-	case quantity < 1:
-		return details{}, errQuantity
-	case left < quantity:
-		return details{}, errOutOfStock
+	if quantity < 1 || quantity > s.stock[item] {
+		return details{}, errNoStock
 	}
 	s.stock[item] -= quantity
-	s.lastID++
-	o := &order{details: details{ID: s.lastID, Customer: customer, Item: item, Quantity: quantity, State: unpaid}}
-	s.all[o.ID] = o
+	o := &order{details: details{len(s.orders) + 1, customer, item, quantity, "unpaid"}}
+	s.orders[o.ID] = o
 	s.tw.Init(&o.reminder, func() { s.remind(o) })
 	s.tw.Init(&o.expiry, func() { s.expire(o) })
 	o.reminder.Reset(s.payWithin - s.remindBefore)
@@ -95,73 +68,50 @@ func (s *orders) place(customer, item string, quantity int) (details, error) {
 	return o.details, nil
 }
 
-// pay stops both timers. At the last moment it meets expire:
+// pay stops both timers. At the last moment it may meet expire:
 //
-//	driver         hands expire over to a goroutine of its own
-//	pay            takes the lock, finds the order unpaid, makes it paid
-//	pay            expiry.Stop returns false: too late, expire is on its way
-//	expire         takes the lock, finds the order paid, and leaves it alone
+//	driver    hands expire over to a goroutine
+//	pay       takes the lock, finds the order unpaid, marks it as paid
+//	pay       calls expiry.Stop, which returns false: expire is on its way
+//	expire    takes the lock, finds the order paid, leaves it alone
 //
-// So whoever takes the lock first wins, and what Stop returns decides nothing: it
-// saves the wheel the timers that nobody needs any more. To decide by it, paid if Stop
-// returned true, would be right too for expire, but would turn away a customer whose
-// order still holds its stock.
-func (s *orders) pay(id int) (details, error) {
+// Whichever takes the lock first wins. The result of Stop decides nothing; Stop only spares the
+// wheel two timers that are no longer needed.
+func (s *shop) pay(id int) (details, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	o, known := s.all[id]
+	o := s.orders[id]
 	switch {
-	case !known:
+	case o == nil:
 		return details{}, errNoOrder
-	case o.State == paid:
-		return o.details, errPaid
-	case o.State == cancelled:
-		return o.details, errCancelled
+	case o.State != "unpaid":
+		return o.details, fmt.Errorf("the order is already %s", o.State)
 	}
-	o.State = paid
+	o.State = "paid"
 	o.reminder.Stop()
 	o.expiry.Stop()
 	return o.details, nil
 }
 
-// remind is the callback of the reminder. Its mail is sent without the lock, so it may
-// cross with a payment of the same moment, as letters do.
-func (s *orders) remind(o *order) {
+// remind sends its mail without the lock, so that mail may cross with a payment.
+func (s *shop) remind(o *order) {
 	s.mu.Lock()
 	d := o.details
 	s.mu.Unlock()
-	if d.State == unpaid {
-		s.reminded(d)
+	if d.State == "unpaid" {
+		s.tell("reminded", d)
 	}
 }
 
-// expire is the callback of the expiry.
-func (s *orders) expire(o *order) {
+func (s *shop) expire(o *order) {
 	s.mu.Lock()
-	if o.State != unpaid {
+	if o.State != "unpaid" {
 		s.mu.Unlock()
 		return
 	}
-	o.State = cancelled
+	o.State = "cancelled"
 	s.stock[o.Item] += o.Quantity
 	d := o.details
 	s.mu.Unlock()
-	s.expired(d)
-}
-
-func (s *orders) get(id int) (details, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o, known := s.all[id]
-	if !known {
-		return details{}, errNoOrder
-	}
-	return o.details, nil
-}
-
-// inStock returns how many of the item can be ordered.
-func (s *orders) inStock(item string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stock[item]
+	s.tell("cancelled", d)
 }

@@ -1,196 +1,143 @@
 package main
 
 import (
-	"context"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
-// tape records what an orders told, and when.
-type tape struct {
-	mu     sync.Mutex
-	start  time.Time
-	events []event
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-type event struct {
-	at   time.Duration
-	what string
-	id   int
-}
-
-func (p *tape) record(what string) func(details) {
-	return func(d details) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.events = append(p.events, event{time.Since(p.start), what, d.ID})
-	}
-}
-
-func (p *tape) told() []event {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]event(nil), p.events...)
-}
-
-func newTestOrders(stock map[string]int, opts ...timingwheel.Option) (*orders, *tape) {
-	p := &tape{start: time.Now()}
-	tw := timingwheel.New(opts...)
-	return newOrders(tw, payWithin, remindBefore, stock, p.record("reminded"), p.record("cancelled")), p
-}
-
-func TestPaymentStopsBoth(t *testing.T) {
-	reminded := event{20 * time.Minute, "reminded", 1}
-	cancelled := event{30 * time.Minute, "cancelled", 1}
-	for name, c := range map[string]struct {
-		pay   time.Duration // 0: never
-		err   error
-		want  []event
+// TestShop pays an order at some moments of the fake clock, in real durations.
+func TestShop(t *testing.T) {
+	const reminded, cancelled = "20m0s reminded", "30m0s cancelled"
+	for name, tc := range map[string]struct {
+		pays  time.Duration
+		want  []string
 		stock int
 	}{
-		"never":                   {0, nil, []event{reminded, cancelled}, 5},
-		"at once":                 {time.Nanosecond, nil, nil, 3},
-		"just before reminder":    {20*time.Minute - 1, nil, nil, 3},
-		"between":                 {25 * time.Minute, nil, []event{reminded}, 3},
-		"just before the end":     {30*time.Minute - 1, nil, []event{reminded}, 3},
-		"just after the end":      {30*time.Minute + 1, errCancelled, []event{reminded, cancelled}, 5},
-		"when all is long over":   {24 * time.Hour, errCancelled, []event{reminded, cancelled}, 5},
-		"a tick before, rounding": {30*time.Minute - time.Millisecond, nil, []event{reminded}, 3},
+		"never":                      {48 * time.Hour, []string{reminded, cancelled}, 5},
+		"at once":                    {0, nil, 3},
+		"just before the reminder":   {20*time.Minute - 1, nil, 3},
+		"between":                    {25 * time.Minute, []string{reminded}, 3},
+		"just before the expiry":     {30*time.Minute - 1, []string{reminded}, 3},
+		"a tick before the expiry":   {30*time.Minute - time.Millisecond, []string{reminded}, 3},
+		"just after the expiry":      {30*time.Minute + 1, []string{reminded, cancelled}, 5},
+		"a day after the expiry ran": {24 * time.Hour, []string{reminded, cancelled}, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, told := newTestOrders(map[string]int{"mug": 5})
+				events, tw := story.NewNotes(), timingwheel.New()
+				s := newShop(tw, payWithin, remindBefore, map[string]int{"mug": 5}, func(event string, d details) {
+					require.Equal(t, 1, d.ID)
+					events.Add("%s", event)
+				})
 				d, err := s.place("ada", "mug", 2)
 				require.NoError(t, err)
-				require.Equal(t, details{1, "ada", "mug", 2, unpaid}, d)
-				require.Equal(t, 3, s.inStock("mug"))
-				require.Equal(t, 2, s.tw.Len())
-				if c.pay > 0 {
-					time.Sleep(c.pay)
-					d, err := s.pay(1)
-					require.ErrorIs(t, err, c.err)
-					require.Zero(t, s.tw.Len(), "nothing is left pending")
-					if err == nil {
-						require.Equal(t, paid, d.State)
-						_, err = s.pay(1)
-						require.ErrorIs(t, err, errPaid)
-					}
-				}
+				require.Equal(t, details{1, "ada", "mug", 2, "unpaid"}, d)
+				_, err = s.place("ben", "mug", 4)
+				require.ErrorIs(t, err, errNoStock)
+				_, err = s.place("ben", "mug", 0)
+				require.ErrorIs(t, err, errNoStock)
+				time.Sleep(tc.pays)
+				synctest.Wait()
+				d, err = s.pay(1)
+				require.Equal(t, tc.stock == 3, err == nil)
+				require.Zero(t, tw.Len(), "both timers are stopped or have fired")
+				state := d.State
+				d, err = s.pay(1)
+				require.ErrorContains(t, err, "already "+state)
+				_, err = s.pay(2)
+				require.ErrorIs(t, err, errNoOrder)
 				time.Sleep(48 * time.Hour)
 				synctest.Wait()
-				require.Equal(t, c.want, told.told())
-				require.Equal(t, c.stock, s.inStock("mug"))
-				require.Zero(t, s.tw.Len())
+				require.Equal(t, tc.want, events.Lines())
+				require.Equal(t, tc.stock, s.stock["mug"])
+				require.Equal(t, state, d.State)
 			})
 		})
 	}
 }
 
-// Both ways the last moment can go, step by step: the expiry has been handed over and
-// has not begun.
-func TestPaymentMeetsExpiry(t *testing.T) {
-	handOver := func(t *testing.T) (s *orders, told *tape, expire func()) {
-		handedOver := make(chan func(), 2)
-		s, told = newTestOrders(map[string]int{"mug": 5}, timingwheel.WithExecutor(func(f func()) { handedOver <- f }))
-		_, err := s.place("ada", "mug", 2)
-		require.NoError(t, err)
-		time.Sleep(payWithin)
-		synctest.Wait()
-		remind := <-handedOver
-		remind()
-		return s, told, <-handedOver
+// TestLastMoment runs a payment and the two callbacks in each order. The callbacks have been
+// handed over and have not begun, as also happens when the machine was suspended.
+func TestLastMoment(t *testing.T) {
+	for name, tc := range map[string]struct {
+		order string
+		want  []string
+		state string
+	}{
+		"payment first":                 {"pay remind expire", nil, "paid"},
+		"payment before the expiry":     {"remind pay expire", []string{"reminded"}, "paid"},
+		"expiry before the payment":     {"remind expire pay", []string{"reminded", "cancelled"}, "cancelled"},
+		"reminder after its own expiry": {"expire remind pay", []string{"cancelled"}, "cancelled"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var events []string
+				handedOver := make(chan func(), 2)
+				tw := timingwheel.New(timingwheel.WithExecutor(func(f func()) { handedOver <- f }))
+				s := newShop(tw, payWithin, remindBefore, map[string]int{"mug": 5}, func(event string, _ details) { events = append(events, event) })
+				s.place("ada", "mug", 2)
+				remind, expire := <-handedOver, <-handedOver
+				var first, second, third string
+				fmt.Sscan(tc.order, &first, &second, &third)
+				for _, step := range []string{first, second, third} {
+					map[string]func(){"pay": func() { s.pay(1) }, "remind": remind, "expire": expire}[step]()
+				}
+				require.Equal(t, tc.want, events)
+				require.Equal(t, tc.state, s.orders[1].State)
+				require.Equal(t, map[string]int{"paid": 3, "cancelled": 5}[tc.state], s.stock["mug"])
+				require.Zero(t, tw.Len())
+			})
+		})
 	}
-	t.Run("payment wins", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, told, expire := handOver(t)
-			d, err := s.pay(1)
-			require.NoError(t, err)
-			require.Equal(t, paid, d.State)
-			expire()
-			d, err = s.get(1)
-			require.NoError(t, err)
-			require.Equal(t, paid, d.State)
-			require.Equal(t, 3, s.inStock("mug"))
-			require.Len(t, told.told(), 1, "the reminder")
-		})
-	})
-	t.Run("expiry wins", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			s, told, expire := handOver(t)
-			expire()
-			d, err := s.pay(1)
-			require.ErrorIs(t, err, errCancelled)
-			require.Equal(t, cancelled, d.State)
-			require.Equal(t, 5, s.inStock("mug"))
-			require.Len(t, told.told(), 2)
-		})
-	})
-	// After a suspend of the machine both are due at once, in any order.
-	t.Run("reminder after expiry", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			handedOver := make(chan func(), 2)
-			s, told := newTestOrders(map[string]int{"mug": 5}, timingwheel.WithExecutor(func(f func()) { handedOver <- f }))
-			_, err := s.place("ada", "mug", 2)
-			require.NoError(t, err)
-			time.Sleep(payWithin)
-			synctest.Wait()
-			remind, expire := <-handedOver, <-handedOver
-			expire()
-			remind()
-			require.Equal(t, []event{{payWithin, "cancelled", 1}}, told.told())
-			require.Equal(t, 5, s.inStock("mug"))
-		})
-	})
 }
 
-// Many orders, each paid by two customers at once at the very instant of its expiry,
-// beside customers who buy what comes back.
+// TestHammer has two customers pay each of many orders at the very instant of its expiry.
 func TestHammer(t *testing.T) {
 	const n = 1000
 	synctest.Test(t, func(t *testing.T) {
-		var accepted, cancellations [n + 1]atomic.Int32
-		tw := timingwheel.New()
-		s := newOrders(tw, payWithin, remindBefore, map[string]int{"mug": n},
-			func(details) {},
-			func(d details) { cancellations[d.ID].Add(1) })
-		for range n {
-			_, err := s.place("ada", "mug", 1)
-			require.NoError(t, err)
+		var mu sync.Mutex
+		settled, paid := make(map[int]int), 0
+		settle := func(id, payments int) {
+			mu.Lock()
+			defer mu.Unlock()
+			settled[id]++
+			paid += payments
 		}
-		require.Zero(t, s.inStock("mug"))
-		for id := 1; id <= n; id++ {
-			for range 2 {
-				go func() {
-					time.Sleep(payWithin)
-					switch _, err := s.pay(id); err {
-					case nil:
-						accepted[id].Add(1)
-					case errPaid, errCancelled:
-					default:
-						panic(err)
-					}
-				}()
+		tw := timingwheel.New()
+		s := newShop(tw, payWithin, remindBefore, map[string]int{"mug": n}, func(event string, d details) {
+			if event == "cancelled" {
+				settle(d.ID, 0)
 			}
+		})
+		for i := range 2 * n {
+			if i < n {
+				s.place("ada", "mug", 1)
+			}
+			go func() {
+				time.Sleep(payWithin)
+				if d, err := s.pay(i%n + 1); err == nil {
+					settle(d.ID, 1)
+				}
+			}()
 		}
 		time.Sleep(2 * payWithin)
-		require.NoError(t, tw.Shutdown(context.Background()))
-		won := 0
+		synctest.Wait()
+		require.NoError(t, tw.Shutdown(t.Context()))
 		for id := 1; id <= n; id++ {
-			require.EqualValues(t, 1, accepted[id].Load()+cancellations[id].Load(), "order %d", id)
-			won += int(accepted[id].Load())
-			d, err := s.get(id)
-			require.NoError(t, err)
-			require.Equal(t, accepted[id].Load() == 1, d.State == paid)
+			require.Equal(t, 1, settled[id], "order %d", id)
 		}
-		require.Equal(t, n-won, s.inStock("mug"))
-		require.Zero(t, tw.Len())
-		t.Logf("%d of %d payments came first", won, n)
+		require.Equal(t, n-paid, s.stock["mug"])
+		t.Logf("%d of %d payments came first", paid, n)
 	})
 }

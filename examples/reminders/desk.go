@@ -7,10 +7,7 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file holds the tickets. desk.mu guards every field of every one of them,
-// and is not held while escalate runs.
-
-// topLevel is as high as a ticket goes.
+// topLevel is as high as a ticket rises.
 const topLevel = 2
 
 // A ticket as the desk hands it out: a copy.
@@ -21,44 +18,40 @@ type ticket struct {
 	Level   int // 0 until it escalates
 }
 
-// A desk has tickets rise a level whenever they have gone without an answer for
-// so long again, up to topLevel.
+// A desk raises a ticket by a level whenever it has waited for an answer for so long again.
 type desk struct {
-	wheel    *timingwheel.TimingWheel
+	tw       *timingwheel.TimingWheel
 	patience time.Duration
-	escalate func(ticket)
+	escalate func(ticket) // called without the lock
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards all below it, and all open tickets
 	lastID int
 	open   map[int]*openTicket
 }
 
-// An openTicket is a ticket that has no answer yet. Its timer is a part of it, so
-// the second level costs no allocation. It counts on the monotonic clock: a day
-// stays a day, whatever is done to the wall clock.
+// An openTicket contains its timer, so the second level does not allocate. The timer counts on the
+// monotonic clock: a day remains a day if the wall clock is set.
 type openTicket struct {
 	ticket
-	due   time.Time // when it rises next
 	timer timingwheel.Timer
 }
 
-func newDesk(wheel *timingwheel.TimingWheel, patience time.Duration, escalate func(ticket)) *desk {
-	return &desk{wheel: wheel, patience: patience, escalate: escalate, open: map[int]*openTicket{}}
+func newDesk(tw *timingwheel.TimingWheel, patience time.Duration, escalate func(ticket)) *desk {
+	return &desk{tw: tw, patience: patience, escalate: escalate, open: make(map[int]*openTicket)}
 }
 
 func (d *desk) add(subject string) ticket {
-	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lastID++
-	t := &openTicket{ticket: ticket{ID: d.lastID, Subject: subject, Opened: now}, due: now.Add(d.patience)}
+	t := &openTicket{ticket: ticket{ID: d.lastID, Subject: subject, Opened: time.Now()}}
 	d.open[t.ID] = t
-	d.wheel.Init(&t.timer, func() { d.rise(t) })
-	t.timer.ResetAt(t.due)
+	d.tw.Init(&t.timer, func() { d.raise(t) })
+	t.timer.ResetAt(t.Opened.Add(d.patience))
 	return t.ticket
 }
 
-// answer closes the ticket and returns it with the level it had got to.
+// answer closes the ticket and returns it with the level it has reached.
 func (d *desk) answer(id int) (ticket, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -71,9 +64,9 @@ func (d *desk) answer(id int) (ticket, error) {
 	return t.ticket, nil
 }
 
-// rise takes the ticket to the next level, unless it was answered after the
-// timer had handed this call over: under the lock one of the two comes first.
-func (d *desk) rise(t *openTicket) {
+// raise takes the ticket to the next level, unless it was answered after the wheel had handed over
+// this call: whichever takes the lock first wins.
+func (d *desk) raise(t *openTicket) {
 	d.mu.Lock()
 	if d.open[t.ID] != t {
 		d.mu.Unlock()
@@ -81,11 +74,10 @@ func (d *desk) rise(t *openTicket) {
 	}
 	t.Level++
 	if t.Level < topLevel {
-		// Counted from the last deadline and not from now: lateness does not add up.
-		t.due = t.due.Add(d.patience)
-		t.timer.ResetAt(t.due)
+		// Counted from the opening and not from now, so that lateness does not add up.
+		t.timer.ResetAt(t.Opened.Add(time.Duration(t.Level+1) * d.patience))
 	}
-	c := t.ticket
+	raised := t.ticket
 	d.mu.Unlock()
-	d.escalate(c)
+	d.escalate(raised)
 }

@@ -8,11 +8,8 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file holds the subscribers. hub.mu guards the set of them, and the closing
-// of their channels.
-
-// backlog is how many events may wait for a subscriber. There are a few a day;
-// one who lets so many lie does not read any more.
+// backlog is how many events may wait for a subscriber. There are a few a day; a subscriber with
+// so many no longer reads.
 const backlog = 16
 
 // An event is what subscribers get.
@@ -23,21 +20,20 @@ type event struct {
 
 type subscriber struct {
 	name   string
-	events chan event // closed when the hub lets go of the subscriber
+	events chan event // closed when the hub drops the subscriber
 }
 
+// A hub passes events to its subscribers. mu guards the set, and the closing of channels.
 type hub struct {
 	mu  sync.Mutex
-	all map[*subscriber]struct{}
+	all map[*subscriber]bool
 }
 
-func newHub() *hub { return &hub{all: map[*subscriber]struct{}{}} }
-
 func (h *hub) join(name string) *subscriber {
-	s := &subscriber{name: name, events: make(chan event, backlog)}
+	s := &subscriber{name, make(chan event, backlog)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all[s] = struct{}{}
+	h.all[s] = true
 	return s
 }
 
@@ -48,14 +44,14 @@ func (h *hub) leave(s *subscriber) {
 }
 
 func (h *hub) dropLocked(s *subscriber) {
-	if _, in := h.all[s]; in {
+	if h.all[s] {
 		delete(h.all, s)
 		close(s.events)
 	}
 }
 
-// send hands e to the subscribers of these names, or to all if there is none. It
-// waits for nobody: each subscriber has a goroutine that writes.
+// send passes e to the subscribers of these names, or to all if there are none. It does not wait:
+// each subscriber has a goroutine that writes.
 func (h *hub) send(e event, names ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,13 +67,12 @@ func (h *hub) send(e event, names ...string) {
 	}
 }
 
-// plan has a message sent to everybody who is subscribed at the time at. One
-// timer serves them all: a timer each would be due in the same tick too, but
-// would start a goroutine each to say the same thing.
-func (h *hub) plan(wheel *timingwheel.TimingWheel, at time.Time, text string) error {
+// plan sends a message to everyone who is subscribed at a time. One timer serves them all: with
+// one for each, every subscriber would cost a goroutine that says the same.
+func (h *hub) plan(tw *timingwheel.TimingWheel, at time.Time, text string) error {
 	if !at.After(time.Now()) {
 		return errPast
 	}
-	wheel.AtFunc(at.Round(0), func() { h.send(event{Kind: "push", Text: text}) })
+	tw.AtFunc(at.Round(0), func() { h.send(event{"push", text}) })
 	return nil
 }

@@ -11,12 +11,13 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/wheeldebug"
 )
 
-// endWithin is how long requests and callbacks under way get at the end of a program: a
-// machine with better things to do has to come by in between.
+// endWithin is how long requests and callbacks get to finish at the end of a program.
 const endWithin = 10 * time.Second
 
 // maxBody is far more than a request of the examples takes.
@@ -29,102 +30,84 @@ func Within(end func(context.Context) error) error {
 	return end(ctx)
 }
 
-// Serve answers requests at addr until ctx ends or, if addr is empty, at a free port of
-// this machine while play plays the story. At the end it waits for requests under way; the
-// contexts of those that would never end, such as streams, end before.
-func (d *Diary) Serve(ctx context.Context, addr string, h http.Handler, play func(context.Context, *Client) error) error {
-	ln, err := net.Listen("tcp", cmp.Or(addr, "127.0.0.1:0"))
+// Listen starts an HTTP server. stop waits for requests in progress, and ends the contexts of
+// those that would not finish by themselves, such as streams.
+func Listen(addr string, h http.Handler) (url string, stop func() error, err error) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, end := context.WithCancel(context.Background())
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: endWithin,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(ln) }()
+	return "http://" + ln.Addr().String(), func() error {
+		end()
+		err := Within(srv.Shutdown)
+		if cause := <-ended; !errors.Is(cause, http.ErrServerClosed) {
+			err = errors.Join(err, cause)
+		}
+		return err
+	}, nil
+}
+
+// Serve answers HTTP requests: at r.Addr until ctx ends, with a page that shows the wheel, or, if
+// r.Addr is empty, at a free port of this machine while play plays the story.
+func (r *Run) Serve(ctx context.Context, tw *timingwheel.TimingWheel, mux *http.ServeMux,
+	play func(context.Context, *Client) error) error {
+	mux.Handle("GET /debug/wheel/", wheeldebug.Handler(tw))
+	url, stop, err := Listen(cmp.Or(r.Addr, "127.0.0.1:0"), mux)
 	if err != nil {
 		return err
 	}
-	requests, end := context.WithCancel(context.WithoutCancel(ctx))
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: endWithin, BaseContext: func(net.Listener) context.Context { return requests }}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(ln) }()
-	url := "http://" + ln.Addr().String()
-	d.Printf("a server listens at %s; a second here is %v seconds there", url, d.Scale)
-	if addr == "" {
-		c := NewClient(url)
+	r.Printf("a server listens at %s; a second here is %v seconds there", url, r.scale)
+	if r.Addr == "" {
+		c := &Client{URL: url, http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
 		err = play(ctx, c)
-		c.Close()
+		c.http.CloseIdleConnections()
 	} else {
+		r.Printf("%s/debug/wheel/ shows its wheel", url)
 		<-ctx.Done()
 	}
-	end()
-	err = errors.Join(err, Within(srv.Shutdown))
-	if cause := <-ended; !errors.Is(cause, http.ErrServerClosed) {
-		err = errors.Join(err, cause)
-	}
-	return err
+	return errors.Join(err, stop())
 }
 
-// Codes tells the status that an error is answered with: 400 if it is not among them.
-type Codes map[error]int
-
-// Handle makes a handler of f: In is what the request brings as JSON, its zero value if
-// there is no body, and Out is what is answered.
-func Handle[In, Out any](codes Codes, f func(r *http.Request, in In) (Out, error)) http.HandlerFunc {
+// Handle makes a handler of f: in is the request's JSON, or the zero value if there is no
+// body, and the result is the answer. An error of f is answered with status 409.
+func Handle[In, Out any](f func(r *http.Request, in In) (Out, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in In
-		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&in)
 		var answer any
+		status := http.StatusBadRequest
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&in)
 		if err == nil || err == io.EOF {
+			status = http.StatusConflict
 			answer, err = f(r, in)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		if err != nil {
-			code := http.StatusBadRequest
-			for known, its := range codes {
-				if errors.Is(err, known) {
-					code = its
-				}
-			}
 			answer = map[string]string{"error": err.Error()}
-			w.WriteHeader(code)
+			w.WriteHeader(status)
 		}
 		json.NewEncoder(w).Encode(answer) // an error means that the client has gone
 	}
 }
 
-// ID returns the number in the path, or 0, which nothing has, for what is none.
+// ID returns the number in the path; 0, which no item has, if that is not a number.
 func ID(r *http.Request) int {
 	id, _ := strconv.Atoi(r.PathValue("id"))
 	return id
 }
 
-// A Refusal is an answer other than 200.
-type Refusal struct {
-	Code int
-	Text string
-}
+// ErrRefused is in what Call returns if the handler, made by Handle, has returned an error.
+var ErrRefused = errors.New("refused")
 
-func (r *Refusal) Error() string { return fmt.Sprintf("%d %s", r.Code, r.Text) }
-
-// Refused reports whether err is a Refusal with one of the codes.
-func Refused(err error, codes ...int) bool {
-	var r *Refusal
-	for _, code := range codes {
-		if errors.As(err, &r) && r.Code == code {
-			return true
-		}
-	}
-	return false
-}
-
-// A Client talks to a service that speaks JSON. It keeps connections for the many
-// customers of a story; Close, when no call is under way, ends them.
+// A Client talks to the service of a story.
 type Client struct {
 	URL  string
 	http http.Client
 }
-
-// NewClient has calls go to the service at url.
-func NewClient(url string) *Client {
-	return &Client{url, http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
-}
-
-// Close ends the connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Call sends in, unless it is nil, and reads the answer into out, unless that is nil.
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
@@ -134,7 +117,7 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 			return err
 		}
 	}
-	answer, err := c.do(ctx, method, path, &body)
+	answer, err := c.Stream(ctx, method, path, &body)
 	if err != nil {
 		return err
 	}
@@ -145,12 +128,8 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 	return json.NewDecoder(answer).Decode(out)
 }
 
-// Stream returns the answer to a GET while it comes in, until ctx ends.
-func (c *Client) Stream(ctx context.Context, path string) (io.ReadCloser, error) {
-	return c.do(ctx, http.MethodGet, path, nil)
-}
-
-func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
+// Stream sends a request and returns the body of the answer while it comes in.
+func (c *Client) Stream(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.URL+path, body)
 	if err != nil {
 		return nil, err
@@ -159,10 +138,13 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader) (i
 	if err != nil {
 		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(resp.Body)
-		return nil, &Refusal{resp.StatusCode, strings.TrimSpace(string(text))}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
 	}
-	return resp.Body, nil
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	if err = fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text)); resp.StatusCode == http.StatusConflict {
+		err = fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return nil, err
 }

@@ -1,7 +1,7 @@
-// Package story is the plumbing that the programs in examples share: a clock whose
-// hours pass in seconds, a diary with the time of the story in front of each line, the
-// command line, HTTP with JSON at both ends, and what judges the outcome. What the
-// programs show is not in here, but in the file that each of them names for copying.
+// Package story runs the programs in examples. It has what all of them need and none of them
+// is about: the command line, a clock whose hours pass in seconds, output with the time of
+// the story on each line, HTTP with JSON at both ends, and a check of the outcome. The part
+// of a program that is worth copying does not use this package.
 package story
 
 import (
@@ -13,41 +13,40 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"time"
 )
 
-// A Program is one that plays a story, or serves at an address until it is
-// interrupted.
+// A Program plays a story, or serves at an address until it is interrupted.
 type Program struct {
-	Name  string
-	About string // for the help, a sentence or two
+	Name   string
+	About  string // for the help, a sentence or two
+	Passed string // what the program has shown when its story ends well
 
-	Scale    float64 // the default of -scale
-	MaxScale float64 // beyond it the real network would be too slow for the story
-	Opening  time.Time
-	Layout   string // of the time in the diary, as in time.Format; by default its hours, minutes and seconds
-	Serves   bool   // there is a flag -addr
+	Scale    float64   // the default of -scale; 0 for a program without this flag
+	MaxScale float64   // beyond it the real network would be too slow for the story
+	Opening  time.Time // the time of the story at which it begins
+	Layout   string    // of the time in the output, as in time.Format; by default time.TimeOnly
+	Serves   bool      // the program has the flag -addr
 
-	Flags func(*flag.FlagSet) // more flags; nil for none
+	Flags func(*flag.FlagSet) // adds more flags; may be nil
 
-	// Play does all the work. addr is empty if the story is to be played. When it
-	// returns, everything that it started has ended.
-	Play func(ctx context.Context, d *Diary, addr string) error
+	// Play does all the work. When it returns, everything that it started has ended.
+	Play func(context.Context, *Run) error
 }
 
-// misuse is an error of whoever typed the command line.
+// misuse is an error in the command line.
 type misuse struct{ error }
 
 // Misuse returns an error that says what is wrong with the command line.
 func Misuse(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
-// Main is the function main of a program. The exit status is 1 if the program failed
-// or was interrupted in its story, and 2 if it was called wrongly; an error is one line,
-// which then names -h.
+// Main is the function main of a program. The exit status is 1 if the program failed or was
+// interrupted in its story, and 2 if the command line was wrong. An error is one line.
 func (p Program) Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	status, message := p.exit(p.Run(ctx, os.Stdout, os.Args[1:]...))
+	status, message := p.exit(p.run(ctx, os.Stdout, os.Args[1:]...))
 	stop()
 	if message != "" {
 		fmt.Fprintln(os.Stderr, message)
@@ -69,24 +68,53 @@ func (p Program) exit(err error) (status int, message string) {
 	return 1, message
 }
 
-// Run is Main without a process around it, for tests.
-func (p Program) Run(ctx context.Context, out io.Writer, args ...string) error {
+func (p Program) run(ctx context.Context, out io.Writer, args ...string) error {
+	r := &Run{Out: out, Passed: p.Passed, scale: 1, opening: p.Opening, layout: cmp.Or(p.Layout, time.TimeOnly)}
+	if err := p.parse(r, args); err != nil {
+		return err
+	}
+	before := runtime.NumGoroutine()
+	r.began = time.Now().Round(0)
+	if r.Addr != "" {
+		r.opening, r.layout = r.began, time.DateTime
+	}
+	if err := p.Play(ctx, r); err != nil {
+		return err
+	}
+	if err := r.Await(context.WithoutCancel(ctx), 0, func() error {
+		if n := runtime.NumGoroutine() - before; n > 0 {
+			return fmt.Errorf("%d goroutines are left", n)
+		}
+		return nil
+	}); err != nil || r.Addr != "" || r.Passed == "" {
+		return err
+	}
+	if err := r.Verdict(); err != nil {
+		return err
+	}
+	r.Printf("all is well: %s", r.Passed)
+	return nil
+}
+
+func (p Program) parse(r *Run, args []string) error {
 	flags := flag.NewFlagSet(p.Name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // an error is one line, and Main prints it
-	usage := fmt.Sprintf("how many seconds of the story pass in one (default %v", p.Scale)
-	addr := ""
+	usage := "seconds of the story that pass in one"
 	if p.Serves {
-		flags.StringVar(&addr, "addr", "", "serve at this `address` until ctrl-C, and play no story")
-		usage += ", with -addr 1"
+		flags.StringVar(&r.Addr, "addr", "",
+			"serve at this `address` until ctrl-C, in real time, and play no story")
+		usage += " (with -addr the default is 1)"
 	}
-	scale := flags.Float64("scale", 0, usage+")")
+	if p.Scale != 0 {
+		flags.Float64Var(&r.scale, "scale", p.Scale, usage)
+	}
 	if p.Flags != nil {
 		p.Flags(flags)
 	}
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(out, "%s\n\nusage: go run ./examples/%s [flags]\n\n", p.About, p.Name)
-		flags.SetOutput(out)
+		fmt.Fprintf(r.Out, "%s\n\nusage: go run ./examples/%s [flags]\n\n", p.About, p.Name)
+		flags.SetOutput(r.Out)
 		flags.PrintDefaults()
 		return err
 	case err != nil:
@@ -94,19 +122,23 @@ func (p Program) Run(ctx context.Context, out io.Writer, args ...string) error {
 	case flags.NArg() > 0:
 		return Misuse("unexpected argument %q", flags.Arg(0))
 	}
-	given := false
-	flags.Visit(func(f *flag.Flag) { given = given || f.Name == "scale" })
-	switch {
-	case given && !(*scale >= 0.1 && *scale <= p.MaxScale): // this way round for NaN
-		return Misuse("-scale %v: must be at least 0.1 and at most %v", *scale, p.MaxScale)
-	case !given && addr == "":
-		*scale = p.Scale
-	case !given:
-		*scale = 1
+	scaled := false
+	flags.Visit(func(f *flag.Flag) { scaled = scaled || f.Name == "scale" })
+	if scaled && !(r.scale >= 0.1 && r.scale <= p.MaxScale) { // this way round for NaN
+		return Misuse("-scale %v: must be between 0.1 and %v", r.scale, p.MaxScale)
 	}
-	clock, layout := NewClock(p.Opening, *scale), cmp.Or(p.Layout, time.TimeOnly)
-	if addr != "" {
-		clock.Opening, layout = clock.began, time.DateTime
+	if r.Addr != "" && !scaled {
+		r.scale = 1
 	}
-	return p.Play(ctx, NewDiary(out, clock, layout), addr)
+	return nil
 }
+
+// CPUTime returns the CPU time that this process has used, user and system; 0 if the platform
+// does not tell.
+var CPUTime = func() time.Duration { return 0 }
+
+// FileLimit returns how many files this process may have open, at most maxFiles.
+var FileLimit = func() int { return maxFiles }
+
+// maxFiles stands for no limit that the examples would reach.
+const maxFiles = 1 << 30
