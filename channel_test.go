@@ -759,11 +759,16 @@ func TestChannelsWaitForStart(t *testing.T) {
 
 // A timer that has fired or was stopped is collected with its channel.
 func TestChanTimerIsCollected(t *testing.T) {
-	tw := New()
-	defer tw.Stop()
+	running, stopped := New(), New()
+	defer running.Stop()
+	stopped.Stop()
 	var collected atomic.Int32
 	for i := range 10 {
 		func() {
+			tw := running
+			if i >= 5 {
+				tw = stopped // package time keeps no relay that has ended either
+			}
 			timer := tw.NewTimer(time.Hour)
 			runtime.SetFinalizer(timer, func(*ChanTimer) { collected.Add(1) })
 			if i%2 == 0 {

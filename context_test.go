@@ -1153,6 +1153,24 @@ func TestContextAheadOfItsParentByLessThanATick(t *testing.T) {
 	})
 }
 
+// TestContextLearnsLateOfACancelledParent: the parent was cancelled before its deadline, and the
+// child, whose own timer is late, is asked after both. It ends as the parent did.
+func TestContextLearnsLateOfACancelledParent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := NewTimingWheel(time.Millisecond, 20) // waits for Start, so nothing of it is in time
+		defer tw.Stop()
+		why, own := errors.New("why"), errors.New("own")
+		outer, cancelOuter := context.WithCancelCause(t.Context())
+		parent, cancelParent := context.WithTimeout(outer, 2*time.Second)
+		defer cancelParent()
+		child, cancelChild := tw.WithTimeoutCause(parent, time.Second, own)
+		defer cancelChild()
+		cancelOuter(why)
+		time.Sleep(3 * time.Second)
+		requireEnded(t, child, context.Canceled, why)
+	})
+}
+
 // withoutDeadline is a context that does not tell its deadline.
 type withoutDeadline struct{ context.Context }
 

@@ -827,6 +827,24 @@ func TestMapGrowsOnce(t *testing.T) {
 		}
 	}
 	require.NoError(t, m.verify(true))
+
+	// A segment for the size that the table had, which comes now, is too late.
+	for !put() {
+	}
+	for i := range 4 {
+		s.putSegment(i, newSegment[int, int](i))
+		require.NoError(t, m.verify(true))
+	}
+	for i := s.segments[4].Load(); i == nil; i = s.segments[4].Load() {
+		if put() {
+			s.addSegment()
+		}
+	}
+	for key := range m.All() {
+		m.Delete(key)
+	}
+	s.putSegment(1, newSegment[int, int](1))
+	require.Nil(t, s.segments[1].Load(), "there is no need for it any more")
 }
 
 // TestMapAllocations: 0 for a touch, 1 for a Set, and Go's map would need more.

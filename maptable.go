@@ -238,10 +238,13 @@ func (s *mapShard[K, V]) mergeLocked() {
 }
 
 // addSegment makes room for another split. The segment is made without the lock, as it may be
-// large.
+// large; by then the table may have another size.
 func (s *mapShard[K, V]) addSegment() {
 	i := segmentOf(s.buckets.Load())
-	segment := newSegment[K, V](i)
+	s.putSegment(i, newSegment[K, V](i))
+}
+
+func (s *mapShard[K, V]) putSegment(i int, segment *[]chain[K, V]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.growing = false
