@@ -151,7 +151,12 @@ func (s *mapShard[K, V]) putLocked(at *chain[K, V], e *entry[K, V]) (full bool) 
 		at.Store(e)
 		s.n++
 		// Two, as there may be more to split since others have come while a segment was made.
-		return s.splitLocked() || s.splitLocked()
+		for range 2 {
+			if s.splitLocked() {
+				return true
+			}
+		}
+		return false
 	}
 	e.next.Store(was.next.Load())
 	at.Store(e)
