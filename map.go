@@ -167,7 +167,8 @@ func (m *Map[K, V]) Delete(key K) (value V, ok bool) {
 	return value, false
 }
 
-// Len returns the number of keys. Cost: a lock for each of a few shards.
+// Len returns the number of keys. A key whose value has just expired may be counted until its
+// callback begins. Cost: a lock for each of a few shards.
 func (m *Map[K, V]) Len() (n int) {
 	m.check("Len")
 	for i := range m.shards {
