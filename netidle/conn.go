@@ -116,7 +116,7 @@ const (
 	closed                         // Close has been called
 
 	// What is known about the inner connection.
-	asksReads // the kernel knows all bytes that are unread
+	asksReads // the kernel knows whether bytes are unread; all of them unless tracked
 	asksTCP   // the kernel knows when the peer acknowledged bytes
 	samples   // the kernel knows how long the send queue is, but not when that changed
 	tracked   // calls that wait are counted, as bytes may be unread that the kernel does not know
@@ -178,6 +178,9 @@ func newConn(inner net.Conn, tw *timingwheel.TimingWheel, shared *config) *Conn 
 		socket = socketUnder(socket)
 		c.moreLocked().socket = socket
 		c.addLocked(apart | sendAbilities(socket)&(asksTCP|samples))
+		if canAskReads && socket != nil {
+			c.addLocked(asksReads)
+		}
 	}
 	if c.has(pieces) {
 		c.moreLocked()

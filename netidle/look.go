@@ -46,7 +46,8 @@ func (c *Conn) lookLocked() {
 }
 
 // lookAtReadsLocked lets a connection live whose peer has sent what we have not read. It waits
-// for us then, not we for it. Time counts again from now, or from a touch that comes later.
+// for us then, not we for it. Time counts again from now, or from a touch that comes later. Of a
+// connection that is tracked this is seen when a Read waits that has not been scheduled yet.
 //
 // That there is nothing to be read is not enough. A Read that has just taken what lay there for
 // long has not touched yet:
