@@ -115,9 +115,12 @@ func (tw *TimingWheel) newContext(what string, parent context.Context, e end, ke
 		c.keeper = newKeeper(parent, cause)
 	}
 	c.timer.mark(expiring)
-	if c.catchUp(); e.deadline <= e.now {
+	if err := parent.Err(); err != nil {
+		// It ended before c was made, and gives its cause, though c's deadline may be the earlier.
+		c.cancel(err, context.Cause(parent))
+	} else if e.deadline <= e.now {
 		c.expire()
-	} else if c.ended() == nil {
+	} else {
 		s := tw.lockHome()
 		c.timer.shard = s
 		s.armLocked(&c.timer, pending, e.deadline, e.now)

@@ -594,6 +594,24 @@ func TestContextKeepsItsCause(t *testing.T) {
 	})
 }
 
+// A parent that has ended comes before the child's own deadline, though that is the earlier one.
+func TestContextBelowAnEndedParent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		tw := New()
+		mine := errors.New("mine")
+		parent, cancelParent := context.WithTimeout(context.Background(), time.Second)
+		defer cancelParent()
+		time.Sleep(2 * time.Second)
+		for _, with := range []func(context.Context, time.Duration, error) (context.Context, context.CancelFunc){
+			context.WithTimeoutCause, tw.WithTimeoutCause,
+		} {
+			ctx, cancel := with(parent, -90*time.Second, mine)
+			requireEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
+			cancel()
+		}
+	})
+}
+
 // A random tree of contexts is built twice, once with package context's deadlines and
 // once with ours, and ends piece by piece; the two agree at every step.
 func TestContextBehavesAsPackageContext(t *testing.T) {

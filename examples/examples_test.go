@@ -46,7 +46,7 @@ var short = map[string]struct {
 	"notifier": {"-scale 1800 -timeout 10m", []string{`#1 to fails/3 \(every\), attempt \d+: delivered`, `#2 to hangs/2 \(every\), attempt 1: no answer in time`,
 		`#3 to fails/2 \(steps\), attempt \d: delivered`, `#4 to fails/99 \(steps\), attempt 4: .*, which was the last`,
 		`#5 to fails/99 \(every\) was not delivered`, "nothing was forgotten"}, []string{"-timeout 0"}},
-	"orders":    {"-scale 1800", []string{"ada pays", "the shop tells cleo", "0 timers are pending", "the stock adds up"}, nil},
+	"orders":    {"-scale 400", []string{"ada pays", "the shop tells cleo", "0 timers are pending", "the stock adds up"}, nil},
 	"reminders": {"-scale 70000 -subscribers 40", []string{"reminder to ben", "escalation to the head", "all is well"}, []string{"-subscribers 3"}},
 }
 
