@@ -67,8 +67,9 @@ type alarm struct {
 	quiet chan struct{}
 
 	// lookAt is the tick at which the driver has to look whether the wheel is still idle
-	// and gives the bell back if it is; unset if it does not have to. idle says that the
-	// driver at work was woken for that.
+	// and gives the bell back if it is; unset if it does not have to. It is stored under a
+	// shard's lock or mu, and before armed is loaded, as a shard's next is; of two that store
+	// at once either will do. idle, under mu, says that the driver at work was woken for that.
 	lookAt atomic.Int64
 	idle   bool
 }
@@ -168,7 +169,8 @@ func (w *waker) wake() {
 	}
 }
 
-// dismiss stops the bell of a wheel that has been collected.
+// dismiss stops the bell of a wheel that has been collected. It needs no lock: alarm.mu is gone
+// with the wheel, and so is everyone who could set the bell.
 func (w *waker) dismiss() {
 	if w.bell != nil {
 		w.bell.Stop()

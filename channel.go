@@ -13,8 +13,8 @@ import (
 // channel empty, and the stale value would come after it. The channel has room for
 // one value and a send that finds it full is left out, so sending never blocks.
 //
-// A channel does not end with its wheel, as whoever waits on it would wait for ever: from
-// then on package time sends. The relay below is one such arming, in place of a pending
+// A channel does not end with its wheel, or a receiver would wait for ever: from then on
+// package time sends. The relay below is one such arming, in place of a pending
 // timer, and the shard's lock guards it in the same way.
 
 // After returns a channel on which the time is sent once d has passed, even if the wheel

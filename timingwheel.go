@@ -14,7 +14,7 @@ import (
 //
 // Each shard has a lock, which guards its timers, the alarm has one, and so has each
 // context and each shard of a Map's table. They are taken in this order: a context's (more in
-// context.go) or a table's, a shard's, the alarm's; nobody holds two shards'. Each is
+// context.go) or a table's, a shard's, the alarm's; no goroutine holds two shards'. Each is
 // held for a bounded number of timers at a time and never while user code runs:
 // callbacks, executors, Schedulers and panic handlers are all called without any, so
 // they may call anything of the wheel. The alarm is set under both, and a caller's

@@ -251,7 +251,7 @@ func TestHTTPPhases(t *testing.T) {
 			}, client: func(w *httpWorld) {
 				w.say(0, post+"abc")
 			}, why: ReadIdle, at: time.Hour + 20*second},
-		{name: "a body that nobody reads", handler: func(http.ResponseWriter, *http.Request) {},
+		{name: "a body that no one reads", handler: func(http.ResponseWriter, *http.Request) {},
 			client: func(w *httpWorld) {
 				w.say(5*second, post+"abc")
 			}, why: ReadIdle, at: 25 * second},
