@@ -39,7 +39,7 @@ var preambles = map[string]string{
 		func report() {}
 		func fetch(ctx context.Context) (string, error)
 
-		// Of module prometheus, whose own tests compile such a line.
+		// Of module wheelprom, whose own tests compile such a line.
 		var registry interface{ MustRegister(...any) }
 		var wheelprom struct{ NewCollector func(*timingwheel.TimingWheel) any }`,
 	"docs/migrating.md": `

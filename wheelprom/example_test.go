@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/go-timingwheel/timingwheel"
-	wheelprom "github.com/go-timingwheel/timingwheel/prometheus"
+	"github.com/go-timingwheel/timingwheel/wheelprom"
 )
 
 // Two wheels in one registry, and what a scrape says of them.

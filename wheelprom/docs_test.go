@@ -129,7 +129,7 @@ func TestReadme(t *testing.T) {
 // TestReadmeCompiles type-checks the Go snippets, those aside that need packages of OpenTelemetry.
 func TestReadmeCompiles(t *testing.T) {
 	checker, err := snippets.NewChecker("net/http", "github.com/go-timingwheel/timingwheel",
-		"github.com/go-timingwheel/timingwheel/prometheus",
+		"github.com/go-timingwheel/timingwheel/wheelprom",
 		"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promhttp")
 	require.NoError(t, err)
 	found, err := snippets.Read("README.md")

@@ -1,4 +1,4 @@
-module github.com/go-timingwheel/timingwheel/prometheus
+module github.com/go-timingwheel/timingwheel/wheelprom
 
 go 1.25
 

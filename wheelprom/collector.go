@@ -4,9 +4,7 @@
 //	prometheus.MustRegister(wheelprom.NewCollector(tw))
 //
 // README.md lists the metrics, has rules for alerts, and tells what OpenTelemetry users
-// do; dashboard.json is a dashboard for Grafana. The package has a name that differs
-// from its folder's, as it is always used beside the client library's own package
-// prometheus.
+// do; dashboard.json is a dashboard for Grafana.
 package wheelprom
 
 import (
