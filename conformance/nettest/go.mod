@@ -1,4 +1,4 @@
-module github.com/go-timingwheel/timingwheel/compat/nettest
+module github.com/go-timingwheel/timingwheel/conformance/nettest
 
 go 1.25
 

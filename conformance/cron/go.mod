@@ -1,4 +1,4 @@
-module github.com/go-timingwheel/timingwheel/compat/cron
+module github.com/go-timingwheel/timingwheel/conformance/cron
 
 go 1.25
 
