@@ -51,6 +51,9 @@ type alarm struct {
 	// it with every timer they file.
 	armed atomic.Int64
 
+	engine  *engine // fixed
+	precise bool    // WithPreciseWakeup; fixed
+
 	// mu guards what follows. It is taken when the alarm is set and when a driver
 	// comes or goes, with or without a shard's lock, and nothing is locked under it.
 	mu      sync.Mutex
@@ -86,8 +89,7 @@ const (
 
 // wakeAt makes sure that a driver looks at the wheel when tick e has come: the one
 // at work, or one that the alarm starts. Cost: usually one load.
-func (tw *TimingWheel) wakeAt(e int64) {
-	a := &tw.alarm
+func (a *alarm) wakeAt(e int64) {
 	if e >= a.armed.Load() {
 		return
 	}
@@ -95,20 +97,19 @@ func (tw *TimingWheel) wakeAt(e int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if e < a.armed.Load() {
-		tw.setAlarmLocked(e)
+		a.setLocked(e)
 	}
 }
 
-// setAlarmLocked reads the clock anew: the reading of a caller that was held up
+// setLocked reads the clock anew: the reading of a caller that was held up
 // on its way here would make the alarm, and every timer of the wheel, late by as
 // much.
-func (tw *TimingWheel) setAlarmLocked(e int64) {
-	a := &tw.alarm
+func (a *alarm) setLocked(e int64) {
 	a.armed.Store(e)
-	d := tw.untilTick(e)
+	d := a.engine.untilTick(e)
 	switch w := a.waker; {
 	case w.bell == nil:
-		w.bell, w.anchors = tw.newBell(d), a.anchors
+		w.bell, w.anchors = a.newBell(d), a.anchors
 		a.ringing++
 	case !w.bell.Reset(d):
 		a.ringing++ // otherwise the ring that was to come has been moved
@@ -122,19 +123,19 @@ type bell interface {
 	Stop() (prevented bool)
 }
 
-func (tw *TimingWheel) newBell(d time.Duration) bell {
-	if tw.precise {
-		if b := newPreciseBell(d, tw.alarm.waker.wake); b != nil {
+func (a *alarm) newBell(d time.Duration) bell {
+	if a.precise {
+		if b := newPreciseBell(d, a.waker.wake); b != nil {
 			return b
 		}
 	}
-	return time.AfterFunc(d, tw.alarm.waker.wake)
+	return time.AfterFunc(d, a.waker.wake)
 }
 
 // A waker is what the bell knows of its wheel. It keeps the wheel alive while a timer is
 // pending, and no longer: the anchor of each shard that has one refers to the wheel.
 type waker struct {
-	wheel weak.Pointer[TimingWheel]
+	engine weak.Pointer[engine]
 
 	// Guarded by alarm.mu, and set together. Without a bell the anchors must not hold: a wheel
 	// that is never started has none, and its cleanup refers to the waker.
@@ -145,27 +146,30 @@ type waker struct {
 // An anchor is written under its shard's lock. In a shard with one timer at a time that is
 // once for each, so every anchor has a cache line of its own.
 type anchor struct {
-	wheel *TimingWheel // not nil while the shard wants the driver
-	_     [64 - unsafe.Sizeof(uintptr(0))]byte
+	engine *engine // not nil while the shard wants the driver
+	_      [64 - unsafe.Sizeof(uintptr(0))]byte
 }
 
-func (tw *TimingWheel) makeWaker() {
-	w := &waker{wheel: weak.Make(tw)}
-	tw.alarm.waker = w
-	tw.alarm.anchors = make([]anchor, len(tw.shards))
-	for i := range tw.shards {
-		tw.shards[i].anchor = &tw.alarm.anchors[i]
+// init prepares the alarm of e, whose shards exist.
+func (a *alarm) init(e *engine, precise bool) {
+	w := &waker{engine: weak.Make(e)}
+	a.engine, a.precise, a.waker = e, precise, w
+	a.armed.Store(unset)
+	a.lookAt.Store(unset)
+	a.anchors = make([]anchor, len(e.shards))
+	for i := range e.shards {
+		e.shards[i].anchor = &a.anchors[i]
 	}
 	// A synctest bubble does not let others stop its timers: the bell of a wheel that is
 	// collected there stays set.
-	if !isWallOnly(tw.start) {
-		runtime.AddCleanup(tw, (*waker).dismiss, w)
+	if !isWallOnly(e.start) {
+		runtime.AddCleanup(e, (*waker).dismiss, w)
 	}
 }
 
 func (w *waker) wake() {
-	if tw := w.wheel.Value(); tw != nil {
-		tw.drive()
+	if e := w.engine.Value(); e != nil {
+		e.driver.drive()
 	}
 }
 
@@ -180,83 +184,90 @@ func (w *waker) dismiss() {
 // letGoLocked is called when a caller has taken out the last timer of the shard. (When the
 // driver has, settle and restLocked do the same.)
 func (s *shard) letGoLocked() {
-	if s.anchor.wheel == nil {
+	if s.anchor.engine == nil {
 		return // that timer would never have come: there may be no bell
 	}
-	s.anchor.wheel = nil
-	if tw := s.tw; tw.precise && tw.alarm.lookAt.Load() == unset {
-		look := tw.nextLook()
-		tw.alarm.lookAt.Store(look)
+	s.anchor.engine = nil
+	if a := &s.engine.alarm; a.precise && a.lookAt.Load() == unset {
+		look := a.nextLook()
+		a.lookAt.Store(look)
 		_ = pause("letting go")
-		tw.wakeAt(look)
+		a.wakeAt(look)
 	}
 }
 
 // nextLook returns the tick at which a wheel that is idle now gives its bell back.
-func (tw *TimingWheel) nextLook() int64 { return tw.tickOf(deadlineAfter(tw.now(), idleBell)) }
+func (a *alarm) nextLook() int64 {
+	return a.engine.tickOf(deadlineAfter(a.engine.now(), idleBell))
+}
+
+// start lets a wheel run that waits for Start.
+func (a *alarm) start() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.engine.started.Swap(true) {
+		a.restLocked()
+	}
+}
 
 // restLocked leaves the wheel to the alarm, in the order that the top of this
 // file explains.
-func (tw *TimingWheel) restLocked() {
-	if tw.stopped.Load() {
+func (a *alarm) restLocked() {
+	if a.engine.stopped.Load() {
 		// Looked at under the lock that halt takes next, so either this sees it
 		// or halt sees the alarm. There may still be timers; the sweep gets them.
 		return
 	}
-	a := &tw.alarm
 	a.armed.Store(unset)
 	first := a.lookAt.Load()
-	for i := range tw.shards {
-		first = min(first, tw.shards[i].next.Load())
+	for i := range a.engine.shards {
+		first = min(first, a.engine.shards[i].next.Load())
 	}
 	_ = pause("resting")
-	if first == unset && tw.precise && a.waker.bell != nil {
+	if first == unset && a.precise && a.waker.bell != nil {
 		if a.idle {
-			tw.stopBellLocked()
+			a.stopBellLocked()
 			a.waker.bell = nil
 			return
 		}
-		first = tw.nextLook()
+		first = a.nextLook()
 		a.lookAt.Store(first)
 	}
 	if first != unset {
-		tw.setAlarmLocked(first)
+		a.setLocked(first)
 	}
 }
 
 // silence ends the alarm of a stopped wheel.
-func (tw *TimingWheel) silence() {
-	a := &tw.alarm
+func (a *alarm) silence() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.armed.Store(awake)
-	tw.stopBellLocked()
+	a.stopBellLocked()
 }
 
-func (tw *TimingWheel) stopBellLocked() {
-	if a := &tw.alarm; a.waker.bell != nil && a.waker.bell.Stop() {
+func (a *alarm) stopBellLocked() {
+	if a.waker.bell != nil && a.waker.bell.Stop() {
 		a.ringing--
 	}
 }
 
 // quietChan returns a channel that is closed once the stopped wheel is quiet.
-func (tw *TimingWheel) quietChan() <-chan struct{} {
-	a := &tw.alarm
+func (a *alarm) quietChan() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.quiet == nil {
 		a.quiet = make(chan struct{})
 	}
 	quiet := a.quiet
-	tw.announceQuietLocked()
+	a.announceQuietLocked()
 	return quiet
 }
 
 // announceQuietLocked tells Shutdown if nothing of the stopped wheel runs any
 // more: no callback, no driver, and no alarm that has rung and not reached drive.
-func (tw *TimingWheel) announceQuietLocked() {
-	a := &tw.alarm
-	if a.quiet == nil || tw.inflight.Load() > 0 || a.driving || a.ringing > 0 {
+func (a *alarm) announceQuietLocked() {
+	if a.quiet == nil || a.engine.executor.inflight.Load() > 0 || a.driving || a.ringing > 0 {
 		return
 	}
 	select {

@@ -70,7 +70,7 @@ func (t *ChanTimer) Stop() bool { return t.channel.stop("Stop") }
 func (t *ChanTimer) Reset(d time.Duration) bool {
 	c := &t.channel
 	s := c.timer.home("Reset")
-	now := s.tw.now()
+	now := s.engine.now()
 	deadline := deadlineAfter(now, d)
 	// While the timer is pending there is nothing in the channel.
 	return c.timer.extend(deadline, now) || c.rearm(deadline, now, 0)
@@ -110,7 +110,7 @@ func (t *Ticker) Reset(d time.Duration) {
 	c := &t.channel
 	s := c.timer.home("Reset")
 	mustBePeriod("Ticker.Reset", d)
-	now := s.tw.now()
+	now := s.engine.now()
 	c.rearm(deadlineAfter(now, d), now, d)
 }
 
@@ -175,7 +175,7 @@ func (c *channel) rearm(deadline, now int64, period time.Duration) (prevented bo
 func (c *channel) armLocked(deadline, now int64) {
 	s := c.timer.shard
 	s.armLocked(&c.timer, pending, deadline, now)
-	if !s.tw.stopped.Load() {
+	if !s.engine.stopped.Load() {
 		return
 	}
 	if _, was := c.timer.disarm(idle); was {
@@ -215,13 +215,13 @@ type relay struct {
 func (c *channel) startRelayLocked(deadline, now int64) *relay {
 	r := &relay{of: c, deadline: deadline}
 	c.relay = r
-	tw := c.timer.shard.tw
+	e := c.timer.shard.engine
 	switch {
 	case deadline == never:
 	case deadline <= now:
 		r.alarm = time.AfterFunc(0, r.send)
 	default:
-		r.alarm = time.AfterFunc(tw.untilTick(tw.tickOf(deadline)), r.send)
+		r.alarm = time.AfterFunc(e.untilTick(e.tickOf(deadline)), r.send)
 	}
 	return r
 }
@@ -251,7 +251,7 @@ func (r *relay) send() {
 	c.endRelayLocked()
 	now := time.Now()
 	if c.period > 0 {
-		begun := s.tw.tickBegun(now)
+		begun := s.engine.tickBegun(now)
 		c.startRelayLocked(c.nextTick(r.deadline, begun), begun)
 	}
 	c.sendLocked(now)
@@ -269,7 +269,7 @@ func (c *channel) nextTick(deadline, begun int64) int64 {
 func (s *shard) sendLocked(c *channel, word uint64) {
 	t, now := &c.timer, time.Now()
 	next, to := never, makeWord(idle, 0)
-	begun := s.tw.tickBegun(now)
+	begun := s.engine.tickBegun(now)
 	if c.period > 0 {
 		next = c.nextTick(deadlineOf(word), begun)
 		to = makeWord(pending, next)

@@ -32,8 +32,8 @@ func (tw *TimingWheel) verify(quiet bool) error {
 	if awake := a.armed.Load() == awake; awake && tw.started.Load() && !tw.stopped.Load() && !a.driving {
 		return fmt.Errorf("armed says that a driver is at work")
 	}
-	if a.ringing < 0 || tw.inflight.Load() < 0 {
-		return fmt.Errorf("ringing %d, in flight %d", a.ringing, tw.inflight.Load())
+	if a.ringing < 0 || tw.executor.inflight.Load() < 0 {
+		return fmt.Errorf("ringing %d, in flight %d", a.ringing, tw.executor.inflight.Load())
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 	found := 0
 	tick := int64(1)
 	for level, w := 0, s.wheel; w != nil; level, w = level+1, w.overflow {
-		if int(w.level) != level || w.tick != tick || w.size != s.tw.wheelSize || w.buckets != nil && (len(w.buckets) < 2*w.size || len(w.buckets) >= 4*w.size) {
+		if int(w.level) != level || w.tick != tick || w.size != s.wheel.size || w.buckets != nil && (len(w.buckets) < 2*w.size || len(w.buckets) >= 4*w.size) {
 			return 0, fmt.Errorf("level %d has tick %d and %d slots", level, w.tick, len(w.buckets))
 		}
 		tick = w.interval
@@ -111,20 +111,20 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 				continue
 			}
 			earliest = min(earliest, b.attention)
-			if b.opened && quiet && s.tw.started.Load() && !s.tw.stopped.Load() {
+			if b.opened && quiet && s.engine.started.Load() && !s.engine.stopped.Load() {
 				return 0, fmt.Errorf("level %d slot %d: %d timers are left in an opened bucket", level, slot, n)
 			}
 			e := w.expiration(b)
 			if e%w.tick != 0 || e/w.tick%int64(len(w.buckets)) != int64(slot) {
 				return 0, fmt.Errorf("level %d slot %d: expiration %d is of another slot", level, slot, e)
 			}
-			if e < w.now || e-w.now >= w.span || quiet && s.tw.started.Load() && b.attention <= s.wheel.now {
+			if e < w.now || e-w.now >= w.span || quiet && s.engine.started.Load() && b.attention <= s.wheel.now {
 				return 0, fmt.Errorf("level %d slot %d: expiration %d outside the span of %d from %d", level, slot, e, w.span, w.now)
 			}
 			for i := range b.lists {
 				root := &b.lists[i].root
 				for l := root.next; l != root; l = l.next {
-					if due := s.tw.tickOf(deadlineOf(l.timer().word.Load())); due < e {
+					if due := s.engine.tickOf(deadlineOf(l.timer().word.Load())); due < e {
 						return 0, fmt.Errorf("level %d slot %d: a timer for %d in a bucket for %d", level, slot, due, e)
 					}
 				}
@@ -152,8 +152,8 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 	}
 
 	// A driver in an inline callback has not come to settle, which lets go of the wheel.
-	settled := s.tw.alarm.armed.Load() != awake || s.tw.stopped.Load() || !s.tw.started.Load()
-	if anchored := s.anchor.wheel == s.tw; earliest != unset && !anchored || linked == 0 && anchored && quiet && settled {
+	settled := s.engine.alarm.armed.Load() != awake || s.engine.stopped.Load() || !s.engine.started.Load()
+	if anchored := s.anchor.engine == s.engine; earliest != unset && !anchored || linked == 0 && anchored && quiet && settled {
 		return 0, fmt.Errorf("%d timers, earliest at %d: keeps the wheel: %t", linked, earliest, anchored)
 	}
 	if next := s.next.Load(); next > earliest {
@@ -200,7 +200,7 @@ func (tw *TimingWheel) suspend(d time.Duration) {
 }
 
 // withShards sets how many shards a wheel has, whatever the machine.
-func withShards(n int) Option { return func(tw *TimingWheel) { tw.nshards = n } }
+func withShards(n int) Option { return func(c *config) { c.shards = n } }
 
 // wallStep is a wall clock that can be stepped away from the monotonic one.
 type wallStep struct{ offset time.Duration }

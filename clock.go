@@ -15,6 +15,13 @@ import (
 //   - a wall time, a time.Time without monotonic reading, for AtFunc and
 //     ScheduleFunc alone.
 
+// A clock tells the time of a wheel. Its fields are fixed.
+type clock struct {
+	start time.Time        // instant 0
+	tick  int64            // nanoseconds
+	wall  func() time.Time // the wall clock: time.Now, but for tests that step it
+}
+
 // never is the deadline that does not come: the largest a state word can hold,
 // 146 years after the wheel was made. Later deadlines saturate to it, and the
 // driver is never told of it. Firing at the largest number that fits would be
@@ -29,15 +36,15 @@ const wallRecheck = time.Minute
 // now returns the monotonic instant: the one clock reading of a call. It is
 // negative only for a wheel that is used in a synctest bubble, where the year is
 // 2000, but was made outside; every timer of it would be early.
-func (tw *TimingWheel) now() int64 { return notBeforeStart(time.Since(tw.start)) }
+func (c *clock) now() int64 { return notBeforeStart(time.Since(c.start)) }
 
 // at returns the instant of a reading of the clock.
-func (tw *TimingWheel) at(now time.Time) int64 { return notBeforeStart(now.Sub(tw.start)) }
+func (c *clock) at(now time.Time) int64 { return notBeforeStart(now.Sub(c.start)) }
 
 // tickBegun returns the instant at which the tick of a reading of the clock began.
-func (tw *TimingWheel) tickBegun(now time.Time) int64 {
-	instant := tw.at(now)
-	return instant - instant%tw.tick
+func (c *clock) tickBegun(now time.Time) int64 {
+	instant := c.at(now)
+	return instant - instant%c.tick
 }
 
 func notBeforeStart(d time.Duration) int64 {
@@ -60,41 +67,41 @@ func deadlineAfter(now int64, d time.Duration) int64 {
 }
 
 // deadlineAt returns the instant of t, which has a monotonic reading.
-func (tw *TimingWheel) deadlineAt(t time.Time) int64 {
-	return min(max(int64(t.Sub(tw.start)), 0), never)
+func (c *clock) deadlineAt(t time.Time) int64 {
+	return min(max(int64(t.Sub(c.start)), 0), never)
 }
 
 // instant is the inverse of deadlineAt.
-func (tw *TimingWheel) instant(deadline int64) time.Time {
-	return tw.start.Add(time.Duration(deadline))
+func (c *clock) instant(deadline int64) time.Time {
+	return c.start.Add(time.Duration(deadline))
 }
 
 // tickOf returns the first tick at or after the deadline.
-func (tw *TimingWheel) tickOf(deadline int64) int64 {
-	e := deadline / tw.tick
-	if deadline%tw.tick != 0 {
+func (c *clock) tickOf(deadline int64) int64 {
+	e := deadline / c.tick
+	if deadline%c.tick != 0 {
 		e++
 	}
 	return e
 }
 
 // tickAt returns the tick that has begun at the instant now.
-func (tw *TimingWheel) tickAt(now int64) int64 { return now / tw.tick }
+func (c *clock) tickAt(now int64) int64 { return now / c.tick }
 
 // untilTick returns how long it is until the tick e begins.
-func (tw *TimingWheel) untilTick(e int64) time.Duration {
-	if e > math.MaxInt64/tw.tick {
+func (c *clock) untilTick(e int64) time.Duration {
+	if e > math.MaxInt64/c.tick {
 		return math.MaxInt64
 	}
-	return time.Duration(e*tw.tick - tw.now())
+	return time.Duration(e*c.tick - c.now())
 }
 
-// saturated returns so many ticks as a duration.
-func saturated(ticks, tick int64) time.Duration {
-	if ticks > math.MaxInt64/tick {
+// duration returns so many ticks as a duration, saturated.
+func (c *clock) duration(ticks int64) time.Duration {
+	if ticks > math.MaxInt64/c.tick {
 		return math.MaxInt64
 	}
-	return time.Duration(ticks * tick)
+	return time.Duration(ticks * c.tick)
 }
 
 // isWallOnly reports that t carries no monotonic reading. Round(0) is the

@@ -314,7 +314,7 @@ func (c *deadlineContext) fallBack(deadline int64) {
 	if c.ended() == nil && c.fallback == nil {
 		at := c.at
 		if deadline != never { // or else c.at, which is later
-			at = c.timer.shard.tw.instant(deadline)
+			at = c.timer.shard.engine.instant(deadline)
 		}
 		c.fallback = time.AfterFunc(time.Until(at), c.expire)
 	}
@@ -439,7 +439,7 @@ func (s *source) AfterFunc(end func()) (stop func() bool) {
 // Done says whether there is an end to wait for, and whether it has come.
 func (s *source) Done() <-chan struct{} {
 	if s.of.ended() == nil {
-		return s.of.timer.shard.tw.open
+		return s.of.timer.shard.engine.open
 	}
 	closed := make(chan struct{})
 	close(closed)

@@ -2,98 +2,168 @@ package timingwheel
 
 import (
 	"runtime/debug"
+	"runtime/trace"
 	"sync/atomic"
 	"time"
 )
 
-// executor says where callbacks run.
-type executor uint8
+// This file holds the last step of a timer: its callback is handed over to where callbacks run, and
+// called there. No lock is held while user code runs.
+
+// An executor runs the callbacks of a wheel.
+type executor struct {
+	// Fixed.
+	engine  *engine
+	mode    executorMode
+	run     func(f func()) // of the custom executor
+	onPanic func(recovered any, stack []byte)
+	observer
+
+	_ [64]byte // what is above is read all the time, what is below is written
+
+	// inflight counts callbacks that were handed over and have not returned,
+	// those of the inline executor aside.
+	inflight atomic.Int64
+	waiting  atomic.Int64 // of these, those that a custom executor has not begun
+
+	_ [64]byte
+
+	begun sharedLateness // of callbacks, as they began
+
+	_ [64]byte
+}
+
+// executorMode says where callbacks run.
+type executorMode uint8
 
 const (
-	goroutine executor = iota // a goroutine each
-	inline                    // the driver's
-	custom                    // wherever TimingWheel.run takes them
+	goroutine executorMode = iota // a goroutine each
+	inline                        // the driver's
+	custom                        // wherever executor.run takes them
 )
+
+// An observer is what a feature wants to be told of the caller's callbacks; a nil function is not
+// called. named is the callback, for its name alone: what is to be called is f.
+type observer struct {
+	callback func(named, f func())                     // calls f, where callbacks run
+	driver   func(named, f func())                     // calls f, which holds up the driver meanwhile
+	waited   func(named func(), waiting time.Duration) // a custom executor has begun the callback
+}
+
+// observed returns what to hand over for f, a callback of the caller's: f itself, unless
+// something is to be done around it.
+func (x *executor) observed(f func()) func() {
+	if !x.observes() {
+		return f
+	}
+	return func() { x.observe(f, f) }
+}
+
+func (x *executor) observes() bool { return x.callback != nil || trace.IsEnabled() }
+
+// observe calls f, which is the callback named or calls it.
+func (x *executor) observe(named, f func()) {
+	if trace.IsEnabled() {
+		defer endRegion(region("callback " + nameOf(named)))
+	}
+	if x.callback != nil {
+		x.callback(named, f)
+	} else {
+		f()
+	}
+}
 
 // handOverLocked hands f to the executor, on behalf of the callback named: f is that
 // callback, perhaps with something around it, or a schedule's run; timed is as sampleLocked
 // returned it. handOverLocked releases the lock while user code runs.
 func (s *shard) handOverLocked(f, named func(), timed int64) {
-	tw := s.tw
-	if tw.executor == goroutine {
+	x := &s.engine.executor
+	if x.mode == goroutine {
 		if timed != untimed {
 			call := f
-			f = func() { tw.noteBegin(timed); call() }
+			f = func() { x.noteBegin(timed); call() }
 		}
-		tw.driver.claim(f)
+		s.engine.driver.claim(f)
 		return
 	}
 	s.unlock()
 	switch {
-	case tw.executor == custom:
-		tw.inflight.Add(1)
-		tw.waiting.Add(1)
-		tw.execute(tw.newHandover(f, named, timed))
-	case tw.slow == nil:
-		tw.noteBegin(timed)
-		tw.invoke(f)
+	case x.mode == custom:
+		x.inflight.Add(1)
+		x.waiting.Add(1)
+		x.execute(x.newHandover(f, named, timed))
+	case x.driver == nil:
+		x.noteBegin(timed)
+		x.invoke(f)
 	default:
-		tw.noteBegin(timed)
-		tw.slow.watch(named, false, func() { tw.invoke(f) })
+		x.noteBegin(timed)
+		x.driver(named, func() { x.invoke(f) })
 	}
 	s.lock()
 }
 
+// start starts a goroutine for each callback of fs, and forgets them.
+func (x *executor) start(fs []func()) {
+	if len(fs) == 0 {
+		return
+	}
+	x.inflight.Add(int64(len(fs)))
+	for i, f := range fs {
+		fs[i] = nil
+		go x.call(f)
+		_ = pause("started")
+	}
+}
+
 // handover is a callback on its way through a custom executor.
 type handover struct {
-	tw    *TimingWheel
-	f     func()
-	begun atomic.Bool // counted as no longer waiting, once even if the executor calls twice
-	done  atomic.Bool // counted as returned, likewise
+	executor *executor
+	f        func()
+	begun    atomic.Bool // counted as no longer waiting, once even if the executor calls twice
+	done     atomic.Bool // counted as returned, likewise
 
 	named func()    // the callback that f is for
-	at    time.Time // when it was handed over, for WithSlowCallback
+	at    time.Time // when it was handed over, for observer.waited
 	timed int64     // see sampleLocked
 }
 
-func (tw *TimingWheel) newHandover(f, named func(), timed int64) *handover {
-	h := &handover{tw: tw, f: f, named: named, timed: timed}
-	if tw.slow != nil {
+func (x *executor) newHandover(f, named func(), timed int64) *handover {
+	h := &handover{executor: x, f: f, named: named, timed: timed}
+	if x.waited != nil {
 		h.at = time.Now()
 	}
 	return h
 }
 
 func (h *handover) call() {
-	defer h.over() // also if the hook panics and the executor recovers
+	x := h.executor
+	defer h.over() // also if the observer panics and the executor recovers
 	if h.begin() {
-		h.tw.noteBegin(h.timed)
-		if slow := h.tw.slow; slow != nil {
-			if waited := time.Since(h.at); waited > slow.limit {
-				slow.hook(SlowCallback{Name: nameOf(h.named), Waited: true, For: waited, Over: true})
-			}
+		x.noteBegin(h.timed)
+		if x.waited != nil {
+			x.waited(h.named, time.Since(h.at))
 		}
 	}
-	h.tw.invoke(h.f)
+	x.invoke(h.f)
 }
 
 func (h *handover) begin() (first bool) {
 	first = !h.begun.Swap(true)
 	if first {
-		h.tw.waiting.Add(-1)
+		h.executor.waiting.Add(-1)
 	}
 	return first
 }
 
 func (h *handover) over() {
 	if !h.done.Swap(true) {
-		h.tw.returned()
+		h.executor.returned()
 	}
 }
 
 // execute gives h to the custom executor. One that panics has not taken it, for
 // all one can know.
-func (tw *TimingWheel) execute(h *handover) {
+func (x *executor) execute(h *handover) {
 	taken := false
 	defer func() {
 		if !taken {
@@ -101,34 +171,34 @@ func (tw *TimingWheel) execute(h *handover) {
 			h.over()
 		}
 	}()
-	take := func() { tw.run(h.call); taken = true } // before the hook, which may panic
-	tw.invoke(func() {
-		if tw.slow == nil {
+	take := func() { x.run(h.call); taken = true } // before the observer, which may panic
+	x.invoke(func() {
+		if x.driver == nil {
 			take()
 		} else {
-			tw.slow.watch(h.named, false, take)
+			x.driver(h.named, take)
 		}
 	})
 }
 
 // call runs f on a goroutine of its own.
-func (tw *TimingWheel) call(f func()) {
-	defer tw.returned()
-	tw.invoke(f)
+func (x *executor) call(f func()) {
+	defer x.returned()
+	x.invoke(f)
 }
 
 // invoke calls f, and the panic handler if f panics.
-func (tw *TimingWheel) invoke(f func()) {
-	if tw.onPanic != nil {
-		defer tw.recovered()
+func (x *executor) invoke(f func()) {
+	if x.onPanic != nil {
+		defer x.recovered()
 	}
 	f()
 }
 
 // recovered is deferred around user code if there is a panic handler.
-func (tw *TimingWheel) recovered() {
+func (x *executor) recovered() {
 	if r := recover(); r != nil {
-		tw.onPanic(r, debug.Stack())
+		x.onPanic(r, debug.Stack())
 	}
 }
 
@@ -137,12 +207,20 @@ func (tw *TimingWheel) recovered() {
 // The last one of a stopped wheel has to tell Shutdown. It cannot slip by: it
 // counts down and then looks at stopped, while Shutdown sets stopped and then
 // looks at the count, so at least one of them sees the other.
-func (tw *TimingWheel) returned() {
-	last := tw.inflight.Add(-1) == 0
+func (x *executor) returned() {
+	last := x.inflight.Add(-1) == 0
 	_ = pause("returning")
-	if last && tw.stopped.Load() {
-		tw.alarm.mu.Lock()
-		tw.announceQuietLocked()
-		tw.alarm.mu.Unlock()
+	if last && x.engine.stopped.Load() {
+		a := &x.engine.alarm
+		a.mu.Lock()
+		a.announceQuietLocked()
+		a.mu.Unlock()
+	}
+}
+
+// noteBegin notes how late the callback of a timer with this deadline begins.
+func (x *executor) noteBegin(timed int64) {
+	if timed != untimed {
+		x.begun.add(time.Duration(max(x.engine.now()-timed, 0)))
 	}
 }

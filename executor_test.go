@@ -35,7 +35,7 @@ func TestExecutorIsTheDriversAlone(t *testing.T) {
 		ran := 0
 		tw := New(WithExecutor(func(f func()) {
 			ran++
-			require.True(t, onStackOf("(*TimingWheel).drive"))
+			require.True(t, onStackOf("(*driver).drive"))
 			require.False(t, onStackOf("AfterFunc(") && !onStackOf("time.AfterFunc"))
 			require.False(t, onStackOf("(*Timer).Reset"))
 			f()
@@ -93,7 +93,7 @@ func TestDueAtOnceDoesNotWaitForALateDriver(t *testing.T) {
 				tw.AfterFunc(0, note("due at once"))
 				synctest.Wait()
 				want := []string{"of an earlier tick", "due at once"}
-				if tw.executor == goroutine {
+				if tw.executor.mode == goroutine {
 					mu.Lock()
 					require.Equal(t, want[1:], got)
 					mu.Unlock()
@@ -103,7 +103,7 @@ func TestDueAtOnceDoesNotWaitForALateDriver(t *testing.T) {
 				synctest.Wait()
 				mu.Lock()
 				defer mu.Unlock()
-				if tw.run == nil || x.name == "custom, at once" { // goroutines of one moment have no order
+				if tw.executor.run == nil || x.name == "custom, at once" { // goroutines of one moment have no order
 					require.Equal(t, want, got)
 				}
 			})
@@ -133,9 +133,9 @@ func TestNoLockWhileUserCodeRuns(t *testing.T) {
 				}
 				opts := append(ex.opts(), WithPanicHandler(func(any, []byte) { all("handler") }))
 				tw = New(opts...)
-				if run := tw.run; run != nil {
+				if run := tw.executor.run; run != nil {
 					handed := 0
-					tw.run = func(f func()) {
+					tw.executor.run = func(f func()) {
 						if handed++; handed == 1 { // it arms a timer that is due at once
 							all("executor")
 						}
@@ -309,7 +309,7 @@ func TestOneDriver(t *testing.T) {
 		tw.alarm.mu.Lock()
 		tw.alarm.ringing++
 		tw.alarm.mu.Unlock()
-		tw.drive()
+		tw.driver.drive()
 		require.Equal(t, 1, ran)
 		time.Sleep(time.Minute)
 		verify(t, tw)
@@ -367,7 +367,7 @@ func TestOrderBehindAnExtendedTimer(t *testing.T) {
 func TestPastDatesAreDueNow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := NewTimingWheel(time.Millisecond, 20)
-		tw.setExecutor(inline)
+		tw.executor.mode = inline
 		var got []int
 		xs := map[int]*Timer{}
 		for _, at := range []int{6, 9, 3} {

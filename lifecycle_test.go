@@ -12,16 +12,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-timingwheel/timingwheel/internal/survive"
+	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
 func TestTimersWaitForStart(t *testing.T) {
-	for _, opt := range []Option{nil, WithInline()} {
+	for _, mode := range []executorMode{goroutine, inline} {
 		bubble(t, func(t *testing.T) {
 			tw := NewTimingWheel(time.Millisecond, 20)
-			if opt != nil {
-				opt(tw)
-			}
+			tw.executor.mode = mode
 			var got [4]atomic.Int64 // when each fired, in ms
 			at := func(i int) func() {
 				return func() { got[i].Store(time.Since(tw.start).Milliseconds()) }
@@ -120,7 +118,7 @@ func TestSurvivingTimer(t *testing.T) {
 				var mu sync.Mutex // callbacks of package time have no lock in common
 				for i := range timers {
 					tw.Init(&timers[i], func() { mu.Lock(); defer mu.Unlock(); r.hit() })
-					survive.Mark(&timers[i])
+					inside.Hooks.Outlive(&timers[i])
 					timers[i].Reset(time.Duration(i) * time.Second)
 				}
 				require.True(t, timers[1].Reset(5*time.Second))
@@ -441,7 +439,7 @@ func TestShutdownWaitsForTheRing(t *testing.T) {
 		require.ErrorIs(t, tw.Shutdown(ctx), context.DeadlineExceeded)
 		go func() {
 			time.Sleep(time.Minute)
-			tw.drive()
+			tw.driver.drive()
 		}()
 		start := time.Now()
 		require.NoError(t, tw.Shutdown(t.Context()))

@@ -283,7 +283,7 @@ func (k *keyedTimer) expired() { k.owner.call(k) }
 // lock on the way. timed is as sampleLocked returned it.
 func (s *shard) expireLocked(k *keyedTimer, timed int64) {
 	named, f := k.owner.named, k.fire
-	if named == nil || s.tw.executor == custom {
+	if named == nil || s.engine.executor.mode == custom {
 		// Here, as an executor may drop what it is given, or not begin it for long.
 		s.unlock()
 		k.owner.take(k)
@@ -314,8 +314,8 @@ func (m *Map[K, V]) call(k *keyedTimer) {
 	e := (*entry[K, V])(unsafe.Pointer(k))
 	switch {
 	case m.expired == nil:
-	case m.tw.observes():
-		m.tw.observeAs(m.owner.named, func() { m.expired(e.key, e.value) })
+	case m.tw.executor.observes():
+		m.tw.executor.observe(m.owner.named, func() { m.expired(e.key, e.value) })
 	default:
 		m.expired(e.key, e.value)
 	}

@@ -959,8 +959,10 @@ func TestMapCallbackIsNamed(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var l slowLog
 				var names []string
-				tw := New(append(ex.opts(), WithSlowCallback(time.Second, l.add))...)
-				tw.around = func(name string, f func()) { names = append(names, name); f() }
+				around := func(c *config) {
+					c.around = func(name string, f func()) { names = append(names, name); f() }
+				}
+				tw := New(append(ex.opts(), WithSlowCallback(time.Second, l.add), around)...)
 				m := NewMap(tw, dawdleOver)
 				m.Set(1, "", time.Second)
 				pass(t, tw, time.Minute)

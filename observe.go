@@ -1,10 +1,6 @@
 package timingwheel
 
 import (
-	"context"
-	"reflect"
-	"runtime"
-	"runtime/trace"
 	"sync"
 	"time"
 )
@@ -54,7 +50,7 @@ func WithSlowCallback(limit time.Duration, h func(SlowCallback)) Option {
 	if h == nil {
 		panic("timingwheel: WithSlowCallback with a nil hook")
 	}
-	return func(tw *TimingWheel) { tw.slow = &slowWatch{limit: limit, hook: h} }
+	return func(c *config) { c.slow = &slowWatch{limit: limit, hook: h} }
 }
 
 // A slowWatch finds the calls that last longer than its limit. The limit is one for all, so
@@ -161,61 +157,29 @@ func (w *slowWatch) removeLocked(c *slowCall) {
 	c.next, c.prev = nil, nil
 }
 
-// observed returns what to hand over for f, a callback of the caller's: f itself, unless
-// something is to be done around it.
-func (tw *TimingWheel) observed(f func()) func() {
-	if !tw.observes() {
-		return f
+// observer returns what the executor calls for WithSlowCallback and for package wheeldebug.
+func (c *config) observer() (o observer) {
+	around, slow := c.around, c.slow
+	if around != nil {
+		o.callback = func(named, f func()) { around(nameOf(named), f) }
 	}
-	return func() { tw.observe(f) }
-}
-
-func (tw *TimingWheel) observes() bool {
-	return tw.around != nil || tw.slow != nil && tw.executor == goroutine || trace.IsEnabled()
-}
-
-// observe calls f, a callback of the caller's.
-func (tw *TimingWheel) observe(f func()) { tw.observeAs(f, f) }
-
-// observeAs calls f on behalf of the callback named.
-func (tw *TimingWheel) observeAs(named, f func()) {
-	call := f
-	if tw.around != nil {
-		call = func() { tw.around(nameOf(named), f) }
+	if slow == nil {
+		return o
 	}
-	if trace.IsEnabled() {
-		defer trace.StartRegion(context.Background(), "timingwheel: callback "+nameOf(named)).End()
+	if c.mode == goroutine { // with the others what counts is the driver's time
+		o.callback = func(named, f func()) {
+			call := f
+			if around != nil {
+				call = func() { around(nameOf(named), f) }
+			}
+			slow.watch(named, true, call)
+		}
 	}
-	if tw.slow != nil && tw.executor == goroutine { // with the others what counts is the driver's time
-		tw.slow.watch(named, true, call)
-		return
+	o.driver = func(named, f func()) { slow.watch(named, false, f) }
+	o.waited = func(named func(), waiting time.Duration) {
+		if waiting > slow.limit {
+			slow.hook(SlowCallback{Name: nameOf(named), Waited: true, For: waiting, Over: true})
+		}
 	}
-	call()
-}
-
-// region begins a region of the driver's in an execution trace, if one is being taken.
-func region(name string) *trace.Region {
-	if !trace.IsEnabled() {
-		return nil
-	}
-	return trace.StartRegion(context.Background(), "timingwheel: "+name)
-}
-
-func endRegion(r *trace.Region) {
-	if r != nil {
-		r.End()
-	}
-}
-
-// traceWakeup notes in an execution trace how late the alarm was: what comes to that
-// later is the driver's, or the callbacks'.
-func (tw *TimingWheel) traceWakeup(armed int64) {
-	if armed != unset && armed != awake && trace.IsEnabled() {
-		late := time.Duration(tw.now()) - saturated(armed, tw.tick)
-		trace.Log(context.Background(), "timingwheel", "the alarm rang "+late.String()+" after its tick")
-	}
-}
-
-func nameOf(f func()) string {
-	return runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name()
+	return o
 }

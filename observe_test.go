@@ -139,6 +139,7 @@ func TestSlowWatch(t *testing.T) {
 		var mu sync.Mutex
 		reached, over := map[time.Duration]int{}, map[time.Duration]int{}
 		start := time.Now()
+		var watch *slowWatch
 		tw := New(WithSlowCallback(time.Second, func(c SlowCallback) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -148,7 +149,7 @@ func TestSlowWatch(t *testing.T) {
 				require.Equal(t, time.Second, c.For)
 				reached[at]++
 			}
-		}))
+		}), func(c *config) { watch = c.slow })
 		wantReached, wantOver := map[time.Duration]int{}, map[time.Duration]int{}
 		rnd := newRand(1)
 		for range 2000 {
@@ -163,9 +164,9 @@ func TestSlowWatch(t *testing.T) {
 		pass(t, tw, time.Minute)
 		require.Equal(t, wantReached, reached)
 		require.Equal(t, wantOver, over)
-		require.Nil(t, tw.slow.first)
-		require.Nil(t, tw.slow.last)
-		require.False(t, tw.slow.armed, "nothing recurs")
+		require.Nil(t, watch.first)
+		require.Nil(t, watch.last)
+		require.False(t, watch.armed, "nothing recurs")
 
 	})
 }
@@ -175,6 +176,7 @@ func TestSlowWatch(t *testing.T) {
 func TestSlowWatchHammer(t *testing.T) {
 	const limit = 200 * time.Microsecond
 	var reached, over atomic.Int64
+	var watch *slowWatch
 	tw := New(WithSlowCallback(limit, func(c SlowCallback) {
 		if c.For < limit {
 			t.Error("early")
@@ -184,7 +186,7 @@ func TestSlowWatchHammer(t *testing.T) {
 		} else {
 			reached.Add(1)
 		}
-	}))
+	}), func(c *config) { watch = c.slow })
 	for i := range 5000 {
 		tw.AfterFunc(time.Duration(i)*5*time.Microsecond, func() { time.Sleep(time.Duration(i%400) * time.Microsecond) })
 	}
@@ -192,7 +194,7 @@ func TestSlowWatchHammer(t *testing.T) {
 	require.NoError(t, tw.Shutdown(t.Context()))
 	require.Eventually(t, func() bool { return reached.Load() == over.Load() }, time.Minute, time.Millisecond)
 	require.Positive(t, over.Load())
-	require.Nil(t, tw.slow.first)
+	require.Nil(t, watch.first)
 
 }
 
@@ -259,15 +261,16 @@ func TestOnlyTheCallersCallbacksAreObserved(t *testing.T) {
 	for _, x := range executors {
 		t.Run(x.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				tw := New(x.opts()...)
 				var mu sync.Mutex
 				seen, ran := map[string]int{}, 0
-				tw.around = func(name string, f func()) {
-					mu.Lock()
-					seen[name]++
-					mu.Unlock()
-					f()
-				}
+				tw := New(append(x.opts(), func(c *config) {
+					c.around = func(name string, f func()) {
+						mu.Lock()
+						seen[name]++
+						mu.Unlock()
+						f()
+					}
+				})...)
 				f := func() {
 					mu.Lock()
 					ran++

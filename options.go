@@ -21,14 +21,21 @@ const (
 
 // An Option sets up a TimingWheel made by New. The With functions panic with a
 // message that begins with "timingwheel: " when their argument makes no sense.
-type Option func(*TimingWheel)
+type Option func(*config)
+
+// A config is what options set up. New makes a TimingWheel from it.
+type config struct {
+	settings
+	slow   *slowWatch                  // see WithSlowCallback, nil for none
+	around func(name string, f func()) // calls f for wheeldebug, nil for none
+}
 
 // WithTick sets the duration of one slot of the lowest wheel, by default a
 // millisecond. Deadlines round up to it, so it is the most that rounding adds
 // to a timer's lateness, and the driver wakes at most once per tick.
 func WithTick(d time.Duration) Option {
 	mustBeTick("WithTick", d)
-	return func(tw *TimingWheel) { tw.tick = int64(d) }
+	return func(c *config) { c.tick = d }
 }
 
 // WithWheelSize sets the number of slots per wheel, from 2 to 65,536, by default
@@ -38,7 +45,7 @@ func WithTick(d time.Duration) Option {
 // as there are processors, up to 6 MiB a level in all.
 func WithWheelSize(n int) Option {
 	mustBeWheelSize("WithWheelSize", int64(n))
-	return func(tw *TimingWheel) { tw.wheelSize = n }
+	return func(c *config) { c.wheelSize = n }
 }
 
 // The checks that WithTick and WithWheelSize share with NewTimingWheel; what names the call.
@@ -67,14 +74,14 @@ func WithExecutor(run func(f func())) Option {
 	if run == nil {
 		panic("timingwheel: WithExecutor with a nil executor")
 	}
-	return func(tw *TimingWheel) { tw.setExecutor(custom); tw.run = run }
+	return func(c *config) { c.setExecutor(custom); c.run = run }
 }
 
 // WithInline runs callbacks on the driver itself, one after the other. It is
 // the cheapest executor and keeps callbacks in the order of their ticks, but a
 // callback that blocks holds up every timer of the wheel.
 func WithInline() Option {
-	return func(tw *TimingWheel) { tw.setExecutor(inline) }
+	return func(c *config) { c.setExecutor(inline) }
 }
 
 // WithPreciseWakeup wakes the driver on Linux some tens of microseconds after a tick
@@ -84,7 +91,7 @@ func WithInline() Option {
 // second afterwards. With a fine tick it takes more wake-ups too. On other systems, if no file
 // descriptor can be had, and in a synctest bubble the wheel wakes up as without it.
 func WithPreciseWakeup() Option {
-	return func(tw *TimingWheel) { tw.precise = true }
+	return func(c *config) { c.precise = true }
 }
 
 // WithPanicHandler has h called with what recover returned and the stack of
@@ -94,12 +101,12 @@ func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	if h == nil {
 		panic("timingwheel: WithPanicHandler with a nil handler")
 	}
-	return func(tw *TimingWheel) { tw.onPanic = h }
+	return func(c *config) { c.onPanic = h }
 }
 
-func (tw *TimingWheel) setExecutor(e executor) {
-	if tw.executor != goroutine {
+func (c *config) setExecutor(mode executorMode) {
+	if c.mode != goroutine {
 		panic("timingwheel: New with more than one executor")
 	}
-	tw.executor = e
+	c.mode = mode
 }

@@ -169,7 +169,7 @@ func TestTickOf(t *testing.T) {
 		{1, 0, 0}, {1, 1, 1}, {10, 0, 0}, {10, 1, 1}, {10, 9, 1}, {10, 10, 1}, {10, 11, 2},
 		{7, never, (never + 6) / 7}, {1, never, never}, {math.MaxInt64, 1, 1}, {math.MaxInt64, never, 1},
 	} {
-		tw := &TimingWheel{tick: tc.tick}
+		tw := &clock{tick: tc.tick}
 		require.Equal(t, tc.want, tw.tickOf(tc.deadline), "%+v", tc)
 	}
 }

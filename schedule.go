@@ -179,7 +179,7 @@ func (s *schedule) fix(p plan) {
 
 // first plans the first run, for a ScheduleFunc that was called at the instant now.
 func (s *schedule) first(now int64) (p plan) {
-	tw := s.timer.shard.tw
+	e := s.timer.shard.engine
 	p.shift = s.offset.draw()
 	d, monotonic := s.scheduler.(every)
 	switch {
@@ -187,13 +187,13 @@ func (s *schedule) first(now int64) (p plan) {
 		// By the monotonic clock: one that is stepped back just now shall not put off
 		// for hours what is to come at once.
 		p.state, p.deadline = pending, later(now, p.shift)
-		p.at = tw.wall().Round(0) // for its location
+		p.at = e.wall().Round(0) // for its location
 	case monotonic:
 		p.state, p.deadline = pending, later(deadlineAfter(now, time.Duration(d)), p.shift)
 	default:
-		wall := tw.wall().Round(0)
+		wall := e.wall().Round(0)
 		at, ok := time.Time{}, false
-		tw.invoke(func() { at, ok = nextAfter(s.scheduler, wall) })
+		e.executor.invoke(func() { at, ok = nextAfter(s.scheduler, wall) })
 		if ok {
 			p.state, p.at = onWall, at.Add(p.shift)
 			p.deadline = wallDeadline(p.at, wall, now)
@@ -208,10 +208,10 @@ func (s *schedule) first(now int64) (p plan) {
 // tick waits in due for the next round; one within the tick waits for the next
 // tick, or the driver would not come to rest.
 func (s *shard) runLocked(r *schedule, word uint64, now int64) {
-	t, tw := &r.timer, s.tw
+	t, e := &r.timer, s.engine
 	if stateOf(word) == onWall {
-		if wall := tw.wall(); r.at.After(wall) {
-			deadline := wallDeadline(r.at, wall, tw.now())
+		if wall := e.wall(); r.at.After(wall) {
+			deadline := wallDeadline(r.at, wall, e.now())
 			if t.word.CompareAndSwap(word, makeWord(onWall, deadline)) {
 				t.unlink()
 				s.placeLocked(t, deadline, now)
@@ -222,14 +222,14 @@ func (s *shard) runLocked(r *schedule, word uint64, now int64) {
 	var run func()
 	p := plan{run: true}
 	if t.kind == oneShot {
-		run = tw.observed(r.f)
+		run = e.executor.observed(r.f)
 	} else {
 		run = r.run // which has r.f observed
 		s.unlock()
 		p = r.next(word)
 		s.lock()
 	}
-	if tw.stopped.Load() || !t.word.CompareAndSwap(word, makeWord(p.state, p.deadline)) {
+	if e.stopped.Load() || !t.word.CompareAndSwap(word, makeWord(p.state, p.deadline)) {
 		// Stopped, reset or dropped meanwhile, which was its outcome; or the
 		// sweep of halt is about to drop it.
 		return
@@ -248,7 +248,7 @@ func (s *shard) runLocked(r *schedule, word uint64, now int64) {
 			s.count.started++
 		}
 		r.fix(p)
-		s.placeLocked(t, p.deadline, now-now%tw.tick)
+		s.placeLocked(t, p.deadline, now-now%e.tick)
 	}
 	if p.run {
 		s.handOverLocked(run, r.f, timed)
@@ -259,9 +259,9 @@ func (s *shard) runLocked(r *schedule, word uint64, now int64) {
 // driver without the lock. If Next panics and that is handled, or if it ends the
 // goroutine, the run that is due becomes the last.
 func (s *schedule) next(word uint64) (p plan) {
-	tw := s.timer.shard.tw
-	if tw.onPanic != nil {
-		defer tw.recovered()
+	e := s.timer.shard.engine
+	if e.executor.onPanic != nil {
+		defer e.executor.recovered()
 	}
 	p.run = true
 	scheduler := s.scheduler
@@ -271,14 +271,14 @@ func (s *schedule) next(word uint64) (p plan) {
 	s.scheduler = nil
 	// What counts as missed goes by the tick that has begun: a run that was due
 	// within it is on time at the next.
-	now := tw.now()
-	begun := now - now%tw.tick
+	now := e.now()
+	begun := now - now%e.tick
 	deadline := deadlineOf(word)
 	shift, planned := s.offset.of(word)
 	if d, monotonic := scheduler.(every); monotonic {
 		p = s.nextEvery(deadline, deadline-int64(shift), int64(d), begun)
 	} else {
-		present := tw.wall().Round(0).In(s.at.Location())
+		present := e.wall().Round(0).In(s.at.Location())
 		at := s.at
 		switch {
 		case stateOf(word) == onWall:
@@ -387,7 +387,7 @@ func (s *schedule) run() {
 // runQueue runs until no run is waiting; first says that none has begun yet.
 // Whoever makes busy 1 works for all that come while it does.
 func (s *schedule) runQueue(first bool) {
-	tw := s.timer.shard.tw
+	e := s.timer.shard.engine
 	done := false
 	defer func() {
 		// f called runtime.Goexit: the runs that wait must not suffer. They get
@@ -395,13 +395,13 @@ func (s *schedule) runQueue(first bool) {
 		// driver's to call. (They do not run here, in case f panicked: nothing
 		// shall hold up the crash.)
 		if !done && s.busy.Add(-1) > 0 {
-			tw.inflight.Add(1)
-			go tw.call(func() { s.runQueue(false) })
+			e.executor.inflight.Add(1)
+			go e.executor.call(func() { s.runQueue(false) })
 		}
 	}()
 	for ; !done; first = false {
-		if first || !tw.stopped.Load() {
-			tw.invoke(s.begin)
+		if first || !e.stopped.Load() {
+			e.executor.invoke(s.begin)
 		}
 		done = s.busy.Add(-1) == 0
 	}
@@ -411,8 +411,8 @@ func (s *schedule) begin() {
 	if stateOf(s.timer.word.Load()) == ended {
 		return
 	}
-	if tw := s.timer.shard.tw; tw.observes() {
-		tw.observe(s.f)
+	if x := &s.timer.shard.engine.executor; x.observes() {
+		x.observe(s.f, s.f)
 	} else {
 		s.f()
 	}

@@ -209,7 +209,7 @@ func TestResetFromARunThatStartedNow(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			for range 20 {
 				tw := NewTimingWheel(1, 256)
-				tw.setExecutor(inline)
+				tw.executor.mode = inline
 				r := newRecorder()
 				var x *Timer
 				x = tw.ScheduleFunc(s, func() {
@@ -303,7 +303,7 @@ func TestStartNowOnAWheelThatWaits(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%T", tc.name, s), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					tw := NewTimingWheel(time.Millisecond, 20)
-					tw.setExecutor(inline)
+					tw.executor.mode = inline
 					tw.missed = joinMissed // as with New
 					r := newRecorder()
 					tw.ScheduleFunc(s, r.hit, append(tc.opts, StartNow())...)

@@ -17,7 +17,7 @@ import (
 // There are about as many shards as processors. Callers on different processors
 // then work on different locks and lists; the driver and the alarm are one for all.
 type shard struct {
-	tw *TimingWheel // fixed
+	engine *engine // fixed
 
 	// next is the tick at which the shard wants the driver, unset if it does not.
 	// It is at most the attention of the delay queue's head, and the clock's tick if
@@ -61,23 +61,23 @@ func shardsFor(procs, wheelSize int) int {
 	return min(1<<bits.Len(uint(procs-1)), maxShards, maxWheelSize/wheelSize)
 }
 
-func (tw *TimingWheel) makeShards() {
-	if tw.nshards == 0 {
-		tw.nshards = shardsFor(runtime.GOMAXPROCS(0), tw.wheelSize)
+func (e *engine) makeShards(n, wheelSize int) {
+	if n == 0 {
+		n = shardsFor(runtime.GOMAXPROCS(0), wheelSize)
 	}
-	tw.shards = make([]shard, tw.nshards)
-	for i := range tw.shards {
-		s := &tw.shards[i]
-		s.tw = tw
-		s.wheel = newWheel(0, 1, tw.wheelSize, 0)
+	e.shards = make([]shard, n)
+	for i := range e.shards {
+		s := &e.shards[i]
+		s.engine = e
+		s.wheel = newWheel(0, 1, wheelSize, 0)
 		s.next.Store(unset)
 		s.full = bulk
 		s.due.init()
 		s.batch.init()
 		s.beyond.init()
 	}
-	for i := range tw.homes {
-		tw.homes[i].Store(uint32(i % len(tw.shards)))
+	for i := range e.homes {
+		e.homes[i].Store(uint32(i % n))
 	}
 }
 
@@ -96,18 +96,18 @@ const homeBits = 7
 const bulk = 1024
 
 // lockHome locks the shard for a timer that the caller is about to make.
-func (tw *TimingWheel) lockHome() *shard {
-	home := &tw.homes[stackHash()]
+func (e *engine) lockHome() *shard {
+	home := &e.homes[stackHash()]
 	i := home.Load()
-	s := &tw.shards[i]
+	s := &e.shards[i]
 	if !s.mu.TryLock() {
-		i = (i + 1) % uint32(len(tw.shards))
+		i = (i + 1) % uint32(len(e.shards))
 		home.Store(i)
-		s = &tw.shards[i]
+		s = &e.shards[i]
 		s.mu.Lock()
 	}
 	if s.crowdedLocked() {
-		home.Store((i + 1) % uint32(len(tw.shards)))
+		home.Store((i + 1) % uint32(len(e.shards)))
 	}
 	return s
 }
@@ -138,9 +138,9 @@ func stackHash() uint32 {
 // deal returns the shard for a timer that is to be armed again and again, by
 // whomever. The multiples of the golden ratio deal out every second, third or n-th
 // timer of a program as evenly as all of them.
-func (tw *TimingWheel) deal() *shard {
+func (e *engine) deal() *shard {
 	const golden = 0x9E3779B9
-	return &tw.shards[uint64(tw.dealt.Add(golden))*uint64(len(tw.shards))>>32]
+	return &e.shards[uint64(e.dealt.Add(golden))*uint64(len(e.shards))>>32]
 }
 
 // arm makes t, which is new, pending until the deadline. now is the caller's
@@ -163,8 +163,8 @@ func (s *shard) rearm(t *Timer, deadline, now int64) (wasPending bool) {
 }
 
 func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending bool) {
-	tw := s.tw
-	if tw.stopped.Load() {
+	x := &s.engine.executor
+	if s.engine.stopped.Load() {
 		// Looked at under the lock, or the timer could slip in behind the sweep
 		// of halt. What is still pending is left to that sweep.
 		return false
@@ -174,7 +174,7 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 	// and a run that Reset moves there is not one that was missed.
 	deadline = max(deadline, deadlineAfter(now, 0))
 	// A goroutine needs no driver to start it: what is due fires here.
-	fires := deadline <= now && tw.executor == goroutine && t.kind.alone() && tw.started.Load()
+	fires := deadline <= now && x.mode == goroutine && t.kind.alone() && s.engine.started.Load()
 	f, to := t.f, makeWord(as, deadline)
 	if fires {
 		to = makeWord(idle, 0)
@@ -190,13 +190,13 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 		if wasPending && s.count.pending() == 0 {
 			s.letGoLocked()
 		}
-		tw.inflight.Add(1)
-		go tw.call(tw.observed(f))
+		x.inflight.Add(1)
+		go x.call(x.observed(f))
 		return wasPending
 	}
 	e := s.placeLocked(t, deadline, now)
 	_ = pause("filed")
-	tw.wakeAt(e)
+	s.engine.alarm.wakeAt(e)
 	return wasPending
 }
 
@@ -217,14 +217,14 @@ func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 		s.beyond.add(t)
 		return unset
 	}
-	if s.anchor.wheel == nil {
-		s.anchor.wheel = s.tw
+	if s.anchor.engine == nil {
+		s.anchor.engine = s.engine
 	}
 	// A deadline that has come is due at once, not when the tick that has begun
 	// is over. For the rest the wheel's own clock decides, not the caller's
 	// reading, which may be older: filed by that one, the timer could land one
 	// lap late.
-	e := s.tw.tickOf(deadline)
+	e := s.engine.tickOf(deadline)
 	if deadline <= now || e <= s.wheel.now {
 		s.due.add(t)
 		attention = s.wheel.now
@@ -246,7 +246,7 @@ func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 // that new timers are not filed coarser than need be. It stops short of the
 // first queued bucket: going past that one is for the driver, which flushes it.
 func (s *shard) catchUpLocked(now int64) {
-	to := s.tw.tickAt(now)
+	to := s.engine.tickAt(now)
 	if head := s.queue.head(); head != nil {
 		to = min(to, head.attention-1)
 	}
@@ -261,7 +261,7 @@ func (s *shard) sweep(unfired *[]Unfired) {
 	for n := 1; ; n++ {
 		t := s.anyPendingLocked()
 		if t == nil {
-			s.anchor.wheel = nil
+			s.anchor.engine = nil
 			return
 		}
 		f := t.f // read before the word says idle: from then on Init may change it
@@ -275,9 +275,9 @@ func (s *shard) sweep(unfired *[]Unfired) {
 			t.context().fallBack(deadline)
 			s.mu.Lock()
 		case t.kind == surviving:
-			time.AfterFunc(time.Until(s.tw.instant(deadline)), f)
+			time.AfterFunc(time.Until(s.engine.instant(deadline)), f)
 		case t.kind == sending:
-			r := t.channel().startRelayLocked(deadline, s.tw.now())
+			r := t.channel().startRelayLocked(deadline, s.engine.now())
 			if unfired != nil {
 				*unfired = append(*unfired, t.unfired(word, r.send))
 			}

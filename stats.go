@@ -164,13 +164,6 @@ func (l *sharedLateness) load() (sum Lateness) {
 // untimed, in place of a deadline, says that a callback is no sample.
 const untimed int64 = -1
 
-// noteBegin notes how late the callback of a timer with this deadline begins.
-func (tw *TimingWheel) noteBegin(timed int64) {
-	if timed != untimed {
-		tw.begun.add(time.Duration(max(tw.now()-timed, 0)))
-	}
-}
-
 // Stats returns the wheel's counters. To publish them:
 //
 //	expvar.Publish("timers", expvar.Func(func() any { return tw.Stats() }))
@@ -179,8 +172,8 @@ func (tw *TimingWheel) noteBegin(timed int64) {
 // with the number of timers. Two allocations.
 func (tw *TimingWheel) Stats() Stats {
 	tw.check("Stats")
-	sum := Stats{Running: tw.inflight.Load(), Waiting: tw.waiting.Load()}
-	sum.CallbackLateness = tw.begun.load()
+	sum := Stats{Running: tw.executor.inflight.Load(), Waiting: tw.executor.waiting.Load()}
+	sum.CallbackLateness = tw.executor.begun.load()
 	sum.Shards = make([]ShardStats, len(tw.shards))
 	sum.Levels = make([]LevelStats, 0, usualLevels)
 	for i := range tw.shards {
@@ -207,7 +200,7 @@ func (s *shard) addTo(sum *Stats, own *ShardStats) {
 	}
 	for w := s.wheel; w != nil; w = w.overflow {
 		if int(w.level) == len(sum.Levels) {
-			sum.Levels = append(sum.Levels, LevelStats{Tick: saturated(w.tick, s.tw.tick)})
+			sum.Levels = append(sum.Levels, LevelStats{Tick: s.engine.duration(w.tick)})
 		}
 		l := &sum.Levels[w.level]
 		l.Slots += len(w.buckets)

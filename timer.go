@@ -96,47 +96,6 @@ func isPending(word uint64) bool {
 	return s == pending || s == onWall
 }
 
-// Init prepares t, typically a field of the caller's own struct, to call f. It
-// arms nothing; Reset and ResetAt do, again and again, without allocating. Init
-// of a pending Timer panics, and of one that AtFunc or ScheduleFunc made. Unlike
-// the other calls it must not run while any other goroutine uses t.
-//
-// A touch that comes after the timer has fired arms it anew, as with
-// time.Timer: whoever touches an idle timeout and sees Reset return false should
-// Stop it again if the connection is being closed.
-func (tw *TimingWheel) Init(t *Timer, f func()) {
-	tw.check("Init")
-	switch {
-	case t == nil:
-		panic("timingwheel: Init of a nil Timer")
-	case f == nil:
-		panic("timingwheel: Init with a nil callback")
-	case isPending(t.word.Load()):
-		panic("timingwheel: Init of a pending Timer")
-	case t.kind != plain:
-		// Its runs that were handed over still look at the word.
-		panic("timingwheel: Init of a Timer that AtFunc or ScheduleFunc made")
-	}
-	switch s := t.shard; {
-	case s == nil:
-		t.shard = tw.deal()
-	case s.tw != tw:
-		// Whoever made t idle may be about to unlink it, under that lock; the
-		// new shard has another.
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		t.shard = tw.deal()
-	}
-	if t.shard == nil {
-		// Never. But what may be passed to panic is on the heap, where it keeps its
-		// address; a stack moves as it grows.
-		panic(t)
-	}
-	t.self = selfOf(t)
-	t.f = f // and nothing else that whoever made t idle may still look at
-	t.word.Store(makeWord(idle, 0))
-}
-
 func (t *Timer) init(s *shard, f func(), k kind) {
 	t.mark(k)
 	t.shard, t.f = s, f
@@ -250,7 +209,7 @@ func (t *Timer) keep(deadline int64) bool {
 // time, no allocation.
 func (t *Timer) Reset(d time.Duration) bool {
 	s := t.home("Reset")
-	now := s.tw.now()
+	now := s.engine.now()
 	deadline := deadlineAfter(now, d)
 	_ = pause("touching")
 	return t.extend(deadline, now) || s.rearm(t, deadline, now)
@@ -265,10 +224,10 @@ func (t *Timer) ResetAt(at time.Time) bool {
 	if isWallOnly(at) {
 		return t.Reset(time.Until(at))
 	}
-	deadline := s.tw.deadlineAt(at)
+	deadline := s.engine.deadlineAt(at)
 	// Without a clock reading extend cannot tell an overdue timer: one that waits
 	// in due fires, if its new deadline has come too, where it waits.
-	return t.kind.alone() && t.extend(deadline, -1) || s.rearm(t, deadline, s.tw.now())
+	return t.kind.alone() && t.extend(deadline, -1) || s.rearm(t, deadline, s.engine.now())
 }
 
 // Pending reports whether the Timer is armed and has not fired; of a schedule,

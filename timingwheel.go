@@ -3,72 +3,15 @@ package timingwheel
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"time"
 )
-
-// The way of a timer: AfterFunc -> arm -> wheel.place -> bucket -> delayQueue
-// -> drive -> flush -> fire, or wheel.place again.
-//
-// # Locking
-//
-// Each shard has a lock, which guards its timers, the alarm has one, and so has each
-// context and each shard of a Map's table. They are taken in this order: a context's (more in
-// context.go) or a table's, a shard's, the alarm's; no goroutine holds two shards'. Each is
-// held for a bounded number of timers at a time and never while user code runs:
-// callbacks, executors, Schedulers and panic handlers are all called without any, so
-// they may call anything of the wheel. The alarm is set under both, and a caller's
-// own timer that is due at once gets its goroutine under its shard's; neither
-// blocks. Timer.extend and keep alone change a timer without a lock. Callers never wait for
-// the driver, only for a lock. Init of a timer from another wheel takes the lock
-// of the shard that it leaves, and no other.
 
 // A TimingWheel runs callbacks when their time has come. It is made by New or
 // NewTimingWheel, and all its methods may be called from any goroutine,
 // callbacks of the wheel included.
 type TimingWheel struct {
-	// Fixed from construction on.
-	start     time.Time // instant 0
-	tick      int64     // nanoseconds
-	wheelSize int
-	nshards   int
-	precise   bool // WithPreciseWakeup
-	executor  executor
-	run       func(f func()) // of the custom executor
-	onPanic   func(recovered any, stack []byte)
-	missed    missedPolicy                // of schedules whose options do not say
-	slow      *slowWatch                  // see WithSlowCallback, nil for none
-	around    func(name string, f func()) // calls f for wheeldebug, nil for none
-	wall      func() time.Time            // the wall clock: time.Now, but for tests that step it
-	shards    []shard
-
-	// open is never closed: what contexts have for a channel as long as they are not
-	// done and their inner one asks (see source).
-	open chan struct{}
-
-	// started and stopped change once. An add looks at stopped under its shard's
-	// lock, and halt sweeps the shards after it has set it: whatever slips in before
-	// is swept.
-	started, stopped atomic.Bool
-
-	homes [1 << homeBits]atomic.Uint32 // see lockHome
-	dealt atomic.Uint32                // see deal
-
-	_ [64]byte // what is above is read all the time, what is below is written
-
-	// inflight counts callbacks that were handed over and have not returned,
-	// those of the inline executor aside.
-	inflight atomic.Int64
-	waiting  atomic.Int64 // of these, those that a custom executor has not begun
-
-	_ [64]byte
-
-	begun sharedLateness // of callbacks, as they began
-
-	_ [64]byte
-
-	alarm  alarm
-	driver driver
+	engine
+	missed missedPolicy // of schedules whose options do not say
 }
 
 // New returns a wheel that runs from its first timer; no Start is needed. The
@@ -78,23 +21,16 @@ type TimingWheel struct {
 // A wheel with nothing pending has no goroutine and is collected once it is
 // unreachable, so it may simply be dropped. Pending timers keep their wheel until they have fired.
 func New(opts ...Option) *TimingWheel {
-	tw := &TimingWheel{
-		start:     time.Now(),
-		tick:      int64(defaultTick),
-		wheelSize: defaultWheelSize,
-		wall:      time.Now,
-		open:      make(chan struct{}),
-	}
+	c := config{settings: settings{tick: defaultTick, wheelSize: defaultWheelSize}}
 	for _, opt := range opts {
 		if opt == nil {
 			panic("timingwheel: New with a nil Option")
 		}
-		opt(tw)
+		opt(&c)
 	}
-	tw.makeShards()
-	tw.makeWaker()
-	tw.alarm.armed.Store(unset)
-	tw.alarm.lookAt.Store(unset)
+	c.settings.observer = c.observer()
+	tw := &TimingWheel{}
+	tw.engine.init(c.settings)
 	tw.started.Store(true)
 	return tw
 }
@@ -129,11 +65,7 @@ func (tw *TimingWheel) check(what string) {
 // stopped wheel does nothing.
 func (tw *TimingWheel) Start() {
 	tw.check("Start")
-	tw.alarm.mu.Lock()
-	defer tw.alarm.mu.Unlock()
-	if !tw.started.Swap(true) {
-		tw.restLocked()
-	}
+	tw.alarm.start()
 }
 
 // AfterFunc calls f once d has passed, by default in a goroutine of its own.
@@ -178,6 +110,47 @@ func (tw *TimingWheel) newTimer(f func(), deadline, now int64) *Timer {
 	return t
 }
 
+// Init prepares t, typically a field of the caller's own struct, to call f. It
+// arms nothing; Reset and ResetAt do, again and again, without allocating. Init
+// of a pending Timer panics, and of one that AtFunc or ScheduleFunc made. Unlike
+// the other calls it must not run while any other goroutine uses t.
+//
+// A touch that comes after the timer has fired arms it anew, as with
+// time.Timer: whoever touches an idle timeout and sees Reset return false should
+// Stop it again if the connection is being closed.
+func (tw *TimingWheel) Init(t *Timer, f func()) {
+	tw.check("Init")
+	switch {
+	case t == nil:
+		panic("timingwheel: Init of a nil Timer")
+	case f == nil:
+		panic("timingwheel: Init with a nil callback")
+	case isPending(t.word.Load()):
+		panic("timingwheel: Init of a pending Timer")
+	case t.kind != plain:
+		// Its runs that were handed over still look at the word.
+		panic("timingwheel: Init of a Timer that AtFunc or ScheduleFunc made")
+	}
+	switch s := t.shard; {
+	case s == nil:
+		t.shard = tw.deal()
+	case s.engine != &tw.engine:
+		// Whoever made t idle may be about to unlink it, under that lock; the
+		// new shard has another.
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		t.shard = tw.deal()
+	}
+	if t.shard == nil {
+		// Never. But what may be passed to panic is on the heap, where it keeps its
+		// address; a stack moves as it grows.
+		panic(t)
+	}
+	t.self = selfOf(t)
+	t.f = f // and nothing else that whoever made t idle may still look at
+	t.word.Store(makeWord(idle, 0))
+}
+
 // Stop stops the wheel for good and drops what is pending: those timers, and
 // those made afterwards, are inert. When it returns, nothing pending is retained
 // and nothing more is claimed. It does not wait for the driver, which may just be
@@ -215,19 +188,8 @@ func (tw *TimingWheel) Drain() []Unfired {
 	return unfired
 }
 
-// halt stops the wheel and sweeps out what is pending, into unfired if that is
-// not nil.
-func (tw *TimingWheel) halt(unfired *[]Unfired) {
-	tw.stopped.Store(true)
-	_ = pause("halting")
-	tw.silence() // again, if another Stop has not come to it yet: Shutdown waits for the ring
-	for i := range tw.shards {
-		tw.shards[i].sweep(unfired)
-	}
-}
-
 func (t *Timer) unfired(word uint64, f func()) Unfired {
-	u := Unfired{Timer: t, Deadline: t.shard.tw.instant(deadlineOf(word)), F: f}
+	u := Unfired{Timer: t, Deadline: t.shard.engine.instant(deadlineOf(word)), F: f}
 	switch t.kind {
 	case plain, sending, keyed:
 		return u
@@ -252,7 +214,7 @@ func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 		panic("timingwheel: Shutdown with a nil context")
 	}
 	tw.Stop()
-	quiet := tw.quietChan()
+	quiet := tw.alarm.quietChan()
 	select {
 	case <-quiet:
 		return nil

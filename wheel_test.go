@@ -253,7 +253,7 @@ func (o *wheelOracle) reset(t *Timer, d int64) {
 // advance is a round of the driver, up to a clock of the test's own.
 func (o *wheelOracle) advance(d int64) {
 	want := o.forward(d)
-	o.tw.round(o.clock) // the tick is 1, so an instant is a tick
+	o.tw.driver.round(o.clock) // the tick is 1, so an instant is a tick
 	require.Equal(o.t, want, o.fired)
 }
 
@@ -265,7 +265,7 @@ func (o *wheelOracle) advancePartly(d, n int64) {
 		o.tw.shards[i].begin(o.clock)
 	}
 	for ; n > 0; n -= 3 {
-		if s, limit := o.tw.earliest(o.clock); s != nil {
+		if s, limit := o.tw.driver.earliest(o.clock); s != nil {
 			s.piece(o.clock, limit, int(min(n, 3)))
 		} else if s := &o.tw.shards[n%int64(len(o.tw.shards))]; len(s.draining) > 0 {
 			s.drainPiece(int(min(n, 3)))

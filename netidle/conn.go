@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
-	"github.com/go-timingwheel/timingwheel/internal/survive"
+	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
 // # How it keeps time
@@ -166,7 +166,7 @@ func newConn(inner net.Conn, tw *timingwheel.TimingWheel, shared *config) *Conn 
 	c.last.Store(c.born)
 	c.config.Store(shared)
 	tw.Init(c.timer, c.check)
-	survive.Mark(c.timer)
+	inside.Hooks.Outlive(c.timer)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.addLocked(abilities(inner) | shared.touches())

@@ -6,7 +6,7 @@ import (
 	"runtime/pprof"
 
 	"github.com/go-timingwheel/timingwheel"
-	"github.com/go-timingwheel/timingwheel/internal/around"
+	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
 // This file holds what names callbacks: in the log if they are slow, and in profiles.
@@ -56,9 +56,7 @@ func WithProfilerLabels(ctx context.Context) timingwheel.Option {
 	if ctx == nil {
 		panic("wheeldebug: WithProfilerLabels with a nil context")
 	}
-	return func(tw *timingwheel.TimingWheel) {
-		around.Set(tw, func(name string, f func()) {
-			pprof.Do(ctx, pprof.Labels(Label, name), func(context.Context) { f() })
-		})
-	}
+	return inside.Hooks.Around(func(name string, f func()) {
+		pprof.Do(ctx, pprof.Labels(Label, name), func(context.Context) { f() })
+	}).(timingwheel.Option)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
-	"github.com/go-timingwheel/timingwheel/internal/inspect"
+	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
 // This file reads a wheel, within bounds, and turns what it has read into JSON. view.mu
@@ -216,16 +216,16 @@ type kept struct {
 }
 
 // count returns what the next reading counts, if so many timers are pending in so many buckets.
-func (t *tally) count(pending int64, buckets int) inspect.Count {
+func (t *tally) count(pending int64, buckets int) inside.Count {
 	if pending <= budget {
-		return inspect.Count{Limit: mostLimit}
+		return inside.Count{Limit: mostLimit}
 	}
 	if t.parts == 0 {
 		t.parts = int(min((2*pending+budget-1)/budget, mostParts))
 	}
 	t.turn = (t.turn + 1) % t.parts
 	limit := 1 << bits.Len(uint(budget/2/max(buckets, 1))) / 2
-	return inspect.Count{Limit: min(max(limit, leastLimit), mostLimit), DeepLimit: mostLimit, Parts: t.parts, Turn: t.turn}
+	return inside.Count{Limit: min(max(limit, leastLimit), mostLimit), DeepLimit: mostLimit, Parts: t.parts, Turn: t.turn}
 }
 
 // adapt sets in how many parts the wheel is counted from now on. The slots of one part may hold far
@@ -243,7 +243,7 @@ func (t *tally) adapt(counted int) {
 // merge brings what was counted in a picture and what was kept together: of a slot that is now too
 // full for the lower limit the count is that of an earlier reading, if there is one. It returns whether
 // all counts of each level are of this reading. Slots that have gone are forgotten.
-func (t *tally) merge(levels []inspect.Level, limit int) (current []bool) {
+func (t *tally) merge(levels []inside.Level, limit int) (current []bool) {
 	next := map[slotKey]kept{}
 	for i := range levels {
 		all := true
@@ -292,7 +292,7 @@ func (t *tally) take(name string, tw *timingwheel.TimingWheel) *reading {
 		buckets += l.Busy
 	}
 	c := t.count(stats.Pending, buckets)
-	p := inspect.Take(tw, c)
+	p := inside.Hooks.Picture(tw, c)
 	t.adapt(p.Deep)
 	current := t.merge(p.Levels, c.Limit)
 
@@ -322,7 +322,7 @@ func (t *tally) take(name string, tw *timingwheel.TimingWheel) *reading {
 	case !p.Started:
 		r.State = "not started"
 	}
-	if p.Alarm != inspect.Unset {
+	if p.Alarm != inside.Unset {
 		in := p.Alarm - p.At
 		r.AlarmIn = &in
 	}
@@ -364,7 +364,7 @@ func latenessOf(l *timingwheel.Lateness) lateness {
 }
 
 // levelOf lays several slots into one cell if there are too many.
-func levelOf(i int, p *inspect.Level) level {
+func levelOf(i int, p *inside.Level) level {
 	l := level{
 		Level: i, Tick: p.Tick, Now: p.Now, Slots: p.Size, Busy: len(p.Slots), Exact: true,
 		Lap:          math.MaxInt64,

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/go-timingwheel/timingwheel"
-	"github.com/go-timingwheel/timingwheel/internal/inspect"
+	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
 // TestReading: what the JSON says of a wheel on the fake clock, to the nanosecond.
@@ -171,8 +171,8 @@ func TestCount(t *testing.T) {
 		require.Equal(t, mostLimit, c.DeepLimit)
 		require.Equal(t, mostParts, c.Parts)
 	}
-	require.Equal(t, inspect.Count{Limit: mostLimit}, new(tally).count(budget, 1_000_000), "all can be counted")
-	require.Equal(t, inspect.Count{Limit: 16, DeepLimit: mostLimit, Parts: 3, Turn: 1}, new(tally).count(budget+1, 1000))
+	require.Equal(t, inside.Count{Limit: mostLimit}, new(tally).count(budget, 1_000_000), "all can be counted")
+	require.Equal(t, inside.Count{Limit: 16, DeepLimit: mostLimit, Parts: 3, Turn: 1}, new(tally).count(budget+1, 1000))
 }
 
 // TestParts: each part has its turn, and how many there are follows what was counted.
@@ -297,9 +297,9 @@ func TestCells(t *testing.T) {
 	for _, c := range []struct {
 		size, perCell, cells int
 	}{{0, 0, 0}, {4, 1, 4}, {512, 1, 512}, {1024, 2, 512}, {131072, 256, 512}} {
-		p := inspect.Level{Tick: time.Second, Size: c.size}
+		p := inside.Level{Tick: time.Second, Size: c.size}
 		for i := range c.size {
-			p.Slots = append(p.Slots, inspect.Slot{Index: i, Timers: i % 7})
+			p.Slots = append(p.Slots, inside.Slot{Index: i, Timers: i % 7})
 		}
 		l := levelOf(3, &p)
 		require.Equal(t, 3, l.Level)
@@ -320,7 +320,7 @@ func TestCells(t *testing.T) {
 			require.Equal(t, []int{2, 4}, l.Full)
 		}
 	}
-	l := levelOf(0, &inspect.Level{Tick: math.MaxInt64 / 2, Size: 4})
+	l := levelOf(0, &inside.Level{Tick: math.MaxInt64 / 2, Size: 4})
 	require.Equal(t, time.Duration(math.MaxInt64), l.Lap, "saturated")
 }
 

@@ -1,8 +1,23 @@
-// Package inspect lets what belongs to this module look into a wheel, without making its
-// inside part of the exported API.
-package inspect
+// Package inside lets packages of this module do with a wheel what the exported API does not offer.
+package inside
 
 import "time"
+
+// Hooks are the functions of package timingwheel that only this module may call. That package sets
+// them when it is initialised.
+var Hooks struct {
+	// Picture takes the picture of a *timingwheel.TimingWheel.
+	Picture func(wheel any, c Count) Picture
+
+	// Outlive makes a *timingwheel.Timer that Init has prepared, and that no one uses yet, outlive
+	// its wheel: once the wheel is stopped, package time carries out what is pending and what
+	// Reset arms. Drain does not hand such a Timer back.
+	Outlive func(timer any)
+
+	// Around returns a timingwheel.Option. A wheel made with it calls its callbacks by call, which
+	// gets the name of each function and must call it.
+	Around func(call func(name string, f func())) (option any)
+}
 
 // A Picture shows a wheel at about one moment: the locks are taken one after the other,
 // and released every so often. Instants are durations since the wheel was made.
@@ -67,6 +82,3 @@ type Bucket struct {
 
 // QueueHead is how many entries of the delay queue a Picture has at most.
 const QueueHead = 16
-
-// Take takes the picture of a *timingwheel.TimingWheel. Package timingwheel sets it.
-var Take func(tw any, c Count) Picture

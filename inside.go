@@ -5,9 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/go-timingwheel/timingwheel/internal/around"
-	"github.com/go-timingwheel/timingwheel/internal/inspect"
-	"github.com/go-timingwheel/timingwheel/internal/survive"
+	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
 // This file lets packages of this module look into a wheel, or ask of it what the
@@ -15,22 +13,24 @@ import (
 // must not slow the wheel.
 
 func init() {
-	inspect.Take = func(tw any, c inspect.Count) inspect.Picture { return tw.(*TimingWheel).picture(c) }
-	survive.Mark = func(timer any) { timer.(*Timer).kind = surviving }
-	around.Set = func(tw any, call func(name string, f func())) { tw.(*TimingWheel).around = call }
+	inside.Hooks.Picture = func(tw any, c inside.Count) inside.Picture { return tw.(*TimingWheel).picture(c) }
+	inside.Hooks.Outlive = func(timer any) { timer.(*Timer).kind = surviving }
+	inside.Hooks.Around = func(call func(name string, f func())) any {
+		return Option(func(c *config) { c.around = call })
+	}
 }
 
 // inspectHold is how many timers and slots are looked at in one hold of a lock: some
 // microseconds, as with the driver's holdLimit, as looking at one is less work.
 const inspectHold = 4 * holdLimit
 
-func (tw *TimingWheel) picture(c inspect.Count) inspect.Picture {
-	p := inspect.Picture{
+func (tw *TimingWheel) picture(c inside.Count) inside.Picture {
+	p := inside.Picture{
 		At:       time.Duration(tw.now()),
-		Executor: [...]string{goroutine: "goroutine", inline: "inline", custom: "custom"}[tw.executor],
+		Executor: [...]string{goroutine: "goroutine", inline: "inline", custom: "custom"}[tw.executor.mode],
 		Started:  tw.started.Load(),
 		Stopped:  tw.stopped.Load(),
-		Alarm:    inspect.Unset,
+		Alarm:    inside.Unset,
 	}
 	slots := []map[time.Duration]int{} // of each level, where in Level.Slots an expiration is
 	for i := range tw.shards {
@@ -41,7 +41,7 @@ func (tw *TimingWheel) picture(c inspect.Count) inspect.Picture {
 		p.Beyond += h.count(&s.beyond, c.Limit)
 		for w := s.wheel; w != nil; w = w.overflow {
 			if int(w.level) == len(p.Levels) {
-				p.Levels = append(p.Levels, inspect.Level{Tick: saturated(w.tick, tw.tick)})
+				p.Levels = append(p.Levels, inside.Level{Tick: tw.duration(w.tick)})
 				slots = append(slots, map[time.Duration]int{})
 			}
 			p.Deep += h.addLevel(&p.Levels[w.level], slots[w.level], w, c)
@@ -49,22 +49,22 @@ func (tw *TimingWheel) picture(c inspect.Count) inspect.Picture {
 		for _, b := range s.queue.buckets { // at most as many as slots, and only a few words each
 			if !b.empty() {
 				p.Queued++
-				p.Queue = append(p.Queue, inspect.Bucket{Level: int(b.level), Shard: i, Attention: saturated(b.attention, tw.tick)})
+				p.Queue = append(p.Queue, inside.Bucket{Level: int(b.level), Shard: i, Attention: tw.duration(b.attention)})
 			}
 		}
 		s.mu.Unlock()
 	}
-	slices.SortFunc(p.Queue, func(a, b inspect.Bucket) int { return cmp.Compare(a.Attention, b.Attention) })
-	p.Queue = p.Queue[:min(len(p.Queue), inspect.QueueHead)]
+	slices.SortFunc(p.Queue, func(a, b inside.Bucket) int { return cmp.Compare(a.Attention, b.Attention) })
+	p.Queue = p.Queue[:min(len(p.Queue), inside.QueueHead)]
 	for _, l := range p.Levels {
-		slices.SortFunc(l.Slots, func(a, b inspect.Slot) int { return cmp.Compare(a.Expiration, b.Expiration) })
+		slices.SortFunc(l.Slots, func(a, b inside.Slot) int { return cmp.Compare(a.Expiration, b.Expiration) })
 	}
 	a := &tw.alarm
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p.Driving = a.driving
 	if armed := a.armed.Load(); armed != unset && armed != awake {
-		p.Alarm = saturated(armed, tw.tick)
+		p.Alarm = tw.duration(armed)
 	}
 	return p
 }
@@ -97,8 +97,8 @@ func (h *hold) count(l *list, limit int) (n int) {
 }
 
 // addLevel returns how many timers it has counted in the slots of c.Turn.
-func (h *hold) addLevel(level *inspect.Level, slots map[time.Duration]int, w *wheel, c inspect.Count) (inTurn int) {
-	tick := h.s.tw.tick
+func (h *hold) addLevel(level *inside.Level, slots map[time.Duration]int, w *wheel, c inside.Count) (inTurn int) {
+	e := h.s.engine
 	level.Size = max(level.Size, len(w.buckets))
 	for i := range w.buckets {
 		h.step()
@@ -111,12 +111,12 @@ func (h *hold) addLevel(level *inspect.Level, slots map[time.Duration]int, w *wh
 		if n == 0 {
 			continue
 		}
-		expiration := saturated(w.expiration(b), tick)
+		expiration := e.duration(w.expiration(b))
 		at, ok := slots[expiration]
 		if !ok {
 			at = len(level.Slots)
 			slots[expiration] = at
-			level.Slots = append(level.Slots, inspect.Slot{Index: i, Expiration: expiration, Deep: deep})
+			level.Slots = append(level.Slots, inside.Slot{Index: i, Expiration: expiration, Deep: deep})
 		}
 		slot := &level.Slots[at]
 		slot.Timers += n
@@ -125,6 +125,6 @@ func (h *hold) addLevel(level *inspect.Level, slots map[time.Duration]int, w *wh
 			inTurn += n
 		}
 	}
-	level.Now = max(level.Now, saturated(w.now, tick))
+	level.Now = max(level.Now, e.duration(w.now))
 	return inTurn
 }

@@ -1,0 +1,253 @@
+package timingwheel
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// This file holds what the driver does in one shard: it takes timers out of the buckets that are
+// due, and fires them or places them anew. Only the driver calls what is here, under the lock of the
+// shard, which lock and unlock take and release for it.
+
+// begin begins a round: what waits in due waits no longer.
+func (s *shard) begin(now int64) {
+	s.first = unset
+	if s.next.Load() <= s.engine.tickAt(now) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.batch.takeAll(&s.due)
+		s.first = s.firstLocked(now)
+	}
+}
+
+// firstLocked returns the tick of the first thing to do in the round of now.
+func (s *shard) firstLocked(now int64) int64 {
+	first := unset
+	if b := s.queue.head(); b != nil {
+		first = b.attention
+	}
+	if !s.batch.empty() {
+		first = min(first, s.turnOf(s.batch.front(), now))
+	}
+	return first
+}
+
+// turnOf returns the tick at which t, the front of batch, has its turn in the round
+// of the instant now. It was due when it was put there, though the tick of its
+// deadline may not be over; but what a late driver finds in buckets may have been due
+// before. One that ResetAt has extended meanwhile only has to leave, at once, as
+// others wait behind it.
+func (s *shard) turnOf(t *Timer, now int64) int64 {
+	deadline := deadlineOf(t.word.Load())
+	if deadline > now {
+		return 0
+	}
+	return min(s.engine.tickOf(deadline), s.engine.tickAt(now))
+}
+
+// piece does a bounded part of a round: at most so many steps, as long as their
+// tick is not after limit.
+func (s *shard) piece(now, limit int64, most int) {
+	s.lock()
+	s.skip = beginsPiece
+	s.preloaded = nil
+	for n := 0; n < most && !s.engine.stopped.Load() && s.stepLocked(now, limit); n++ {
+	}
+	s.first = s.firstLocked(now)
+	s.unlock()
+}
+
+// stepLocked handles one timer, or drops or opens one bucket. It reports whether there
+// was anything to do up to the tick limit.
+func (s *shard) stepLocked(now, limit int64) bool {
+	b := s.queue.head()
+	until := limit
+	if !s.batch.empty() {
+		until = min(limit, s.turnOf(s.batch.front(), now)-1)
+	}
+	switch {
+	case b != nil && b.empty():
+		s.queue.removeHead()
+	case b != nil && b.attention <= until:
+		// The clock stands on the bucket's tick until it is empty or opened, so
+		// nothing can be filed into it, and it stays the head (see wheel).
+		s.wheel.advance(b.attention)
+		if b.wantsOpening() {
+			s.queue.postpone(b, s.wheel.expiration(b))
+			s.draining = append(s.draining, b)
+			s.engine.driver.worked = true
+		} else {
+			s.flushTimer(s.nextLocked(b), b, b.attention*s.engine.tick)
+		}
+	case until < limit:
+		s.flushTimer(s.batch.front(), nil, now)
+	default:
+		return false
+	}
+	return true
+}
+
+// nextLocked returns a timer of b, which is not empty. The first of a piece it has preloaded
+// with as many as a piece can handle.
+func (s *shard) nextLocked(b *bucket) *Timer {
+	if s.preloaded != b {
+		s.preloaded = b
+		b.preload(holdLimit)
+	}
+	return b.next()
+}
+
+// drainPiece reinserts some timers of the opened bucket that expires first.
+func (s *shard) drainPiece(most int) {
+	s.lock()
+	b := slices.MinFunc(s.draining, func(a, b *bucket) int { return cmp.Compare(a.attention, b.attention) })
+	s.preloaded = nil
+	// A round may have emptied the bucket meanwhile; it may even be in use again.
+	for n := 0; b.opened && !b.empty() && n < most && !s.engine.stopped.Load(); n++ {
+		s.flushTimer(s.nextLocked(b), b, s.wheel.now*s.engine.tick)
+	}
+	if !b.opened || b.empty() {
+		s.draining = slices.DeleteFunc(s.draining, func(other *bucket) bool { return other == b })
+	}
+	s.unlock()
+}
+
+func (s *shard) settle() (next int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next = unset
+	if b := s.nextBusyLocked(); b != nil {
+		next = b.attention
+	}
+	if !s.due.empty() {
+		next = min(next, s.wheel.now)
+	}
+	if next == unset {
+		s.anchor.engine = nil
+	}
+	_ = pause("settling")
+	s.next.Store(next)
+	return next
+}
+
+// nextBusyLocked drops emptied buckets from the top of the delay queue and returns the
+// first that still holds a timer, nil if none does. It releases the lock now and then.
+func (s *shard) nextBusyLocked() *bucket {
+	for n := 1; ; n++ {
+		b := s.queue.head()
+		if b == nil || !b.empty() {
+			return b
+		}
+		s.queue.removeHead()
+		if n%holdLimit == 0 {
+			s.mu.Unlock()
+			s.mu.Lock()
+		}
+	}
+}
+
+// flushTimer takes t, of the bucket from or, if that is nil, the front of batch, out of
+// it: a timer whose deadline is not after the instant upTo fires, another is
+// reinserted, which is where an extended timer goes to its new place. If callers come
+// in between it may be left for another try. At the end the lock may have been released.
+func (s *shard) flushTimer(t *Timer, from *bucket, upTo int64) {
+	word := t.word.Load()
+	switch deadline := deadlineOf(word); {
+	case deadline > upTo:
+		t.unlink()
+		s.countMoveLocked(from, deadline)
+		s.placeLocked(t, deadline, upTo)
+	case t.kind.alone(), t.kind == expiring, t.kind == keyed:
+		s.fireLocked(t, word)
+	case t.kind == sending:
+		s.sendLocked(t.channel(), word)
+	default:
+		s.runLocked(t.schedule(), word, upTo)
+	}
+	s.held++
+	s.count.longestHold = max(s.count.longestHold, s.held)
+	s.engine.driver.handled++
+	s.engine.driver.worked = true
+}
+
+// countMoveLocked counts a timer with this deadline that is being moved from a bucket
+// that is due or opened.
+func (s *shard) countMoveLocked(from *bucket, deadline int64) {
+	if from == nil { // it was due, and is no longer
+		s.count.extended++
+		return
+	}
+	w := s.wheel
+	for w.level < from.level {
+		w = w.overflow
+	}
+	if s.engine.tickOf(deadline)-from.attention >= w.tick { // beyond the slot
+		s.count.extended++
+		w.extended++
+	} else {
+		s.count.reinserted++
+		w.reinserted++
+	}
+}
+
+// sampleLocked notes how late a timer with this deadline fires, now and then. It returns
+// the deadline if the callback is a sample too, and else untimed.
+func (s *shard) sampleLocked(deadline int64) (timed int64) {
+	if s.skip > 0 {
+		s.skip--
+		return untimed
+	}
+	timed = deadline
+	if s.engine.executor.mode == goroutine && s.skip != beginsPiece {
+		timed = untimed
+	}
+	s.skip = sampleEvery - 1
+	s.late.add(time.Duration(max(s.engine.now()-deadline, 0)))
+	return timed
+}
+
+// fireLocked claims a timer that is due by this word, and hands over its callback, or
+// ends its context. If it has been extended since, piece looks at it again.
+func (s *shard) fireLocked(t *Timer, word uint64) {
+	f := t.f // read before the word says idle: from then on Init may change it
+	_ = pause("claiming")
+	if !t.word.CompareAndSwap(word, makeWord(idle, 0)) {
+		return
+	}
+	_ = pause("claimed")
+	t.unlink()
+	s.count.fired++
+	timed := s.sampleLocked(deadlineOf(word))
+	switch t.kind {
+	case expiring:
+		s.engine.driver.claim(t.context().expire)
+	case keyed:
+		s.expireLocked(t.keyed(), timed)
+	default:
+		s.handOverLocked(s.engine.executor.observed(f), f, timed)
+	}
+}
+
+// lock begins a hold of the driver's.
+func (s *shard) lock() {
+	s.mu.Lock()
+	s.held = 0
+}
+
+// unlock ends a hold of the driver's and starts the goroutines of the timers that
+// it has claimed meanwhile.
+//
+// They are started here and not as they are claimed, as that takes ten times as
+// long as all else: the lock is free most of the time, so that a caller gets it
+// without having to be woken for it. A claimed timer has fired for all that
+// anybody can tell: the scheduler might as well begin its goroutine later. None is
+// forgotten if the wheel is stopped: the driver never lets go of a lock but here,
+// and Shutdown waits for the driver.
+func (s *shard) unlock() {
+	s.mu.Unlock()
+	d := &s.engine.driver
+	claimed := d.claimed[:d.nclaimed]
+	d.nclaimed = 0
+	s.engine.executor.start(claimed)
+}
