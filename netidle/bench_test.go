@@ -31,7 +31,7 @@ type guard int32
 
 const (
 	none         guard = iota
-	netidleRead        // a Conn with Limits.Read
+	netidleRead        // a Conn with Limits.ReadIdle
 	netidleIdle        // a Conn with Limits.Idle
 	deadlineRead       // a deadline before each Read
 	deadlineBoth       // and one before each Write
@@ -106,7 +106,7 @@ const messageSize = 64
 
 // echo serves one connection until its end, with the guard that is in use.
 func echo(tw *timingwheel.TimingWheel, plain net.Conn, use *atomic.Int32) {
-	read := NewConn(plain, tw, Limits{Read: benchIdle})
+	read := NewConn(plain, tw, Limits{ReadIdle: benchIdle})
 	idle := NewConn(plain, tw, Limits{Idle: benchIdle})
 	defer read.Close()
 	defer idle.Close()

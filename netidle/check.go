@@ -12,7 +12,7 @@ import (
 // unless they are tracked.
 
 // SetLimits replaces the limits. Read, Write and Idle go on counting from the last read or
-// write; one that was zero counts from now if that is later. Life always counts from the
+// write; one that was zero counts from now if that is later. Lifetime always counts from the
 // beginning, and Due from each call. It panics if a limit is negative. A limit that was reached
 // already stays so. After Close it does nothing.
 //
@@ -54,8 +54,8 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 		}
 	}
 	if m := shared.more; m != nil {
-		set(old.Read, limits.Read, &m.readFrom)
-		set(old.Write, limits.Write, &m.writeFrom)
+		set(old.ReadIdle, limits.ReadIdle, &m.readFrom)
+		set(old.WriteIdle, limits.WriteIdle, &m.writeFrom)
 		set(old.Idle, limits.Idle, &m.idleFrom)
 		if limits.Due > 0 {
 			m.rare.dueFrom = now
@@ -65,8 +65,8 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 	}
 	// There is one limit at most that counts from last.
 	from := int64(0)
-	set(old.Read, limits.Read, &from)
-	set(old.Write, limits.Write, &from)
+	set(old.ReadIdle, limits.ReadIdle, &from)
+	set(old.WriteIdle, limits.WriteIdle, &from)
 	set(old.Idle, limits.Idle, &from)
 	set(0, limits.Due, &from)
 	raise(&c.last, from)
@@ -169,12 +169,12 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 			at, why = reached, reason
 		}
 	}
-	consider(idles, c.lifeOf(limits), c.born, Lifetime)
+	consider(idles, c.lifetimeOf(limits), c.born, Lifetime)
 	reads, writes = reads && state&readDone == 0, writes && state&writeDone == 0
 	last := c.last.Load()
 	if m == nil {
-		consider(reads, limits.Read, last, ReadIdle)
-		consider(writes, limits.Write, last, WriteIdle)
+		consider(reads, limits.ReadIdle, last, ReadIdle)
+		consider(writes, limits.WriteIdle, last, WriteIdle)
 		consider(idles, limits.Idle, last, Idle)
 		consider(idles, limits.Due, last, Overdue)
 		return at, why
@@ -186,20 +186,20 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 	readFrom, idleFrom := max(read, m.readFrom), max(read, write, m.idleFrom)
 	if state&tracked != 0 && state&readDone == 0 {
 		readFrom, idleFrom = max(readFrom, m.reads.from), max(idleFrom, m.calls.from)
-		m.parked = reads && limits.Read > 0 && m.reads.rests() ||
+		m.parked = reads && limits.ReadIdle > 0 && m.reads.rests() ||
 			idles && limits.Idle > 0 && m.calls.rests()
 		reads, idles = reads && !m.reads.rests(), idles && !m.calls.rests()
 	}
-	consider(reads, limits.Read, readFrom, ReadIdle)
-	consider(writes, limits.Write, max(write, m.writeFrom), WriteIdle)
+	consider(reads, limits.ReadIdle, readFrom, ReadIdle)
+	consider(writes, limits.WriteIdle, max(write, m.writeFrom), WriteIdle)
 	consider(idles, limits.Idle, idleFrom, Idle)
 	return at, why
 }
 
-// lifeOf returns Life with this connection's part of Spread.
-func (c *Conn) lifeOf(limits Limits) time.Duration {
-	if limits.Life == 0 || limits.Spread == 0 {
-		return limits.Life
+// lifetimeOf returns Lifetime with this connection's part of Spread.
+func (c *Conn) lifetimeOf(limits Limits) time.Duration {
+	if limits.Lifetime == 0 || limits.Spread == 0 {
+		return limits.Lifetime
 	}
 	// A hash of the address, which no other connection has now, takes no room. The mixing is that of
 	// SplitMix64 (Steele, Lea and Flood 2014): a single multiplication leaves the addresses of one
@@ -208,7 +208,7 @@ func (c *Conn) lifeOf(limits Limits) time.Duration {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	part, _ := bits.Mul64(x^x>>31, uint64(limits.Spread))
-	return limits.Life + min(time.Duration(part), forever-limits.Life)
+	return limits.Lifetime + min(time.Duration(part), forever-limits.Lifetime)
 }
 
 // dueOf returns Due with the time that MinRate grants for what was read.

@@ -108,7 +108,7 @@ func (c *Conn) rareLocked() *rare {
 
 // The bits of Conn.state. Above them are three reasons of four bits each.
 const (
-	touchReads  uint32 = 1 << iota // Read touches; not for the other direction's limits or Life
+	touchReads  uint32 = 1 << iota // Read touches; not for the other direction's limits or Lifetime
 	touchWrites                    // Write touches
 	apart                          // more has the instants of reads and writes
 	readDone                       // the end was read, or CloseRead has been called

@@ -69,26 +69,26 @@ func TestLimitsExactly(t *testing.T) {
 		why    Reason
 		at     time.Duration
 	}{
-		{name: "read idle from the beginning", limits: Limits{Read: 10 * second}, why: ReadIdle, at: 10 * second},
-		{name: "read idle", limits: Limits{Read: 10 * second}, reads: []time.Duration{9 * second, 18*second + 999*time.Millisecond},
+		{name: "read idle from the beginning", limits: Limits{ReadIdle: 10 * second}, why: ReadIdle, at: 10 * second},
+		{name: "read idle", limits: Limits{ReadIdle: 10 * second}, reads: []time.Duration{9 * second, 18*second + 999*time.Millisecond},
 			writes: []time.Duration{20 * second}, why: ReadIdle, at: 28*second + 999*time.Millisecond},
-		{name: "write idle", limits: Limits{Write: 10 * second}, writes: []time.Duration{3 * second, 4 * second},
+		{name: "write idle", limits: Limits{WriteIdle: 10 * second}, writes: []time.Duration{3 * second, 4 * second},
 			reads: []time.Duration{8 * second}, why: WriteIdle, at: 14 * second},
 		{name: "idle, the last is a read", limits: Limits{Idle: 10 * second}, writes: []time.Duration{9 * second},
 			reads: []time.Duration{18 * second}, why: Idle, at: 28 * second},
 		{name: "idle, the last is a write", limits: Limits{Idle: 10 * second}, reads: []time.Duration{9 * second},
 			writes: []time.Duration{18 * second}, why: Idle, at: 28 * second},
-		{name: "lifetime", limits: Limits{Life: 25 * second, Idle: 10 * second},
+		{name: "lifetime", limits: Limits{Lifetime: 25 * second, Idle: 10 * second},
 			reads: []time.Duration{9 * second, 18 * second, 24 * second}, why: Lifetime, at: 25 * second},
 		{name: "overdue", limits: Limits{Due: 25 * second}, reads: []time.Duration{9 * second, 24 * second},
 			writes: []time.Duration{23 * second}, why: Overdue, at: 25 * second},
-		{name: "overdue, with other limits", limits: Limits{Due: 25 * second, Idle: 10 * second, Read: 20 * second, Life: time.Hour},
+		{name: "overdue, with other limits", limits: Limits{Due: 25 * second, Idle: 10 * second, ReadIdle: 20 * second, Lifetime: time.Hour},
 			reads: []time.Duration{9 * second, 18 * second, 24 * second}, why: Overdue, at: 25 * second},
-		{name: "the first of four", limits: Limits{Read: 5 * second, Write: 20 * second, Idle: 7 * second, Life: time.Hour},
+		{name: "the first of four", limits: Limits{ReadIdle: 5 * second, WriteIdle: 20 * second, Idle: 7 * second, Lifetime: time.Hour},
 			writes: []time.Duration{4 * second}, why: ReadIdle, at: 5 * second},
-		{name: "a millisecond before", limits: Limits{Read: 10 * second}, reads: []time.Duration{10*second - time.Millisecond},
+		{name: "a millisecond before", limits: Limits{ReadIdle: 10 * second}, reads: []time.Duration{10*second - time.Millisecond},
 			why: ReadIdle, at: 20*second - time.Millisecond},
-		{name: "shorter than a tick", limits: Limits{Read: time.Microsecond}, why: ReadIdle, at: time.Millisecond},
+		{name: "shorter than a tick", limits: Limits{ReadIdle: time.Microsecond}, why: ReadIdle, at: time.Millisecond},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestLimitsExactly(t *testing.T) {
 
 func TestNoLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, limits := range []Limits{{}, {Read: 1<<63 - 1, Write: 1<<63 - 1, Idle: 1<<63 - 1, Life: 1<<63 - 1, Due: 1<<63 - 1}} {
+		for _, limits := range []Limits{{}, {ReadIdle: 1<<63 - 1, WriteIdle: 1<<63 - 1, Idle: 1<<63 - 1, Lifetime: 1<<63 - 1, Due: 1<<63 - 1}} {
 			c, _, tw := pipe(t, limits)
 			time.Sleep(time.Second)
 			c.Write([]byte("x"))
@@ -155,7 +155,7 @@ func TestTouch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var s struck
-		c, _, _ := pipe(t, Limits{Read: 10 * second, Write: 10 * second}, s.hook(start))
+		c, _, _ := pipe(t, Limits{ReadIdle: 10 * second, WriteIdle: 10 * second}, s.hook(start))
 		time.Sleep(8 * second)
 		c.TouchRead(time.Now())
 		time.Sleep(second)
@@ -184,15 +184,15 @@ func TestSetLimits(t *testing.T) {
 		{"shorter", minute, map[time.Duration]Limits{30 * second: {Idle: 40 * second}}, 40 * second, Idle},
 		{"shorter than what has passed", minute, map[time.Duration]Limits{30 * second: {Idle: 20 * second}}, 30 * second, Idle},
 		{"the same again and again", minute, map[time.Duration]Limits{20 * second: minute, 40 * second: minute, 59 * second: minute}, 60 * second, Idle},
-		{"first none", Limits{}, map[time.Duration]Limits{30 * second: {Read: 10 * second}}, 40 * second, ReadIdle},
-		{"life counts from the beginning", Limits{}, map[time.Duration]Limits{30 * second: {Life: 50 * second}}, 50 * second, Lifetime},
+		{"first none", Limits{}, map[time.Duration]Limits{30 * second: {ReadIdle: 10 * second}}, 40 * second, ReadIdle},
+		{"life counts from the beginning", Limits{}, map[time.Duration]Limits{30 * second: {Lifetime: 50 * second}}, 50 * second, Lifetime},
 		{"due counts from the call", Limits{Due: 50 * second}, map[time.Duration]Limits{30 * second: {Due: 50 * second}}, 80 * second, Overdue},
-		{"due counts from the call, beside others", Limits{Due: 50 * second, Read: time.Hour, Idle: time.Hour},
-			map[time.Duration]Limits{30 * second: {Due: 50 * second, Read: time.Hour, Idle: time.Hour}}, 80 * second, Overdue},
+		{"due counts from the call, beside others", Limits{Due: 50 * second, ReadIdle: time.Hour, Idle: time.Hour},
+			map[time.Duration]Limits{30 * second: {Due: 50 * second, ReadIdle: time.Hour, Idle: time.Hour}}, 80 * second, Overdue},
 		{"due goes on when it is set alone, then beside others", Limits{Due: 50 * second},
 			map[time.Duration]Limits{30 * second: {Due: 50 * second, Idle: time.Hour}}, 80 * second, Overdue},
 		{"due is met", Limits{Due: 50 * second}, map[time.Duration]Limits{30 * second: minute}, 90 * second, Idle},
-		{"life that is over", Limits{}, map[time.Duration]Limits{30 * second: {Life: 10 * second}}, 30 * second, Lifetime},
+		{"life that is over", Limits{}, map[time.Duration]Limits{30 * second: {Lifetime: 10 * second}}, 30 * second, Lifetime},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestClosed(t *testing.T) {
 		require.NoError(t, c.Close())
 		require.NoError(t, c.Close())
 		require.Zero(t, tw.Len())
-		c.SetLimits(Limits{Read: second})
+		c.SetLimits(Limits{ReadIdle: second})
 		c.TouchRead(time.Now())
 		require.Zero(t, tw.Len())
 		time.Sleep(time.Hour)
@@ -272,7 +272,7 @@ func TestErrorsOfSockets(t *testing.T) {
 		}
 		a, b := tcpPair(t)
 		defer b.Close()
-		c := NewConn(a, tw, Limits{Read: 10 * time.Millisecond}, opts...)
+		c := NewConn(a, tw, Limits{ReadIdle: 10 * time.Millisecond}, opts...)
 		_, err := c.Read(make([]byte, 1))
 		require.ErrorIs(t, err, ErrTimeout)
 		require.Equal(t, !expire, errors.Is(err, net.ErrClosed))
@@ -289,12 +289,12 @@ func TestEOFStaysEOF(t *testing.T) {
 	tw := timingwheel.New()
 	defer tw.Stop()
 	a, b := tcpPair(t)
-	c := NewConn(a, tw, Limits{Read: 10 * time.Millisecond}, WithExpire())
+	c := NewConn(a, tw, Limits{ReadIdle: 10 * time.Millisecond}, WithExpire())
 	defer c.Close()
 	b.Close()
 	_, err := c.Read(make([]byte, 1))
 	require.True(t, err == io.EOF)
-	fake := NewConn(&fakeConn{read: func([]byte) (int, error) { return 0, io.EOF }}, tw, Limits{Read: time.Millisecond})
+	fake := NewConn(&fakeConn{read: func([]byte) (int, error) { return 0, io.EOF }}, tw, Limits{ReadIdle: time.Millisecond})
 	require.Eventually(t, func() bool { return fake.Reason() != 0 }, 10*second, time.Millisecond)
 	_, err = fake.Read(nil)
 	require.True(t, err == io.EOF)
@@ -304,7 +304,7 @@ func TestExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var s struck
-		c, _, tw := pipe(t, Limits{Read: 10 * second, Life: time.Minute}, s.hook(start), WithExpire())
+		c, _, tw := pipe(t, Limits{ReadIdle: 10 * second, Lifetime: time.Minute}, s.hook(start), WithExpire())
 		_, err := c.Read(make([]byte, 1))
 		require.Equal(t, 10*second, time.Since(start))
 		require.ErrorIs(t, err, ErrTimeout)
@@ -344,7 +344,7 @@ func TestExpire(t *testing.T) {
 
 func TestExpireWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, peer, tw := pipe(t, Limits{Write: 10 * second}, WithExpire())
+		c, peer, tw := pipe(t, Limits{WriteIdle: 10 * second}, WithExpire())
 		time.Sleep(time.Minute)
 		require.Zero(t, tw.Len())
 		_, err := c.Write([]byte("x"))
@@ -446,9 +446,9 @@ func TestTouchesOnlyForLimits(t *testing.T) {
 		reads, write bool
 	}{
 		{Limits{}, false, false},
-		{Limits{Life: time.Hour}, false, false},
-		{Limits{Read: time.Hour}, true, false},
-		{Limits{Write: time.Hour}, false, true},
+		{Limits{Lifetime: time.Hour}, false, false},
+		{Limits{ReadIdle: time.Hour}, true, false},
+		{Limits{WriteIdle: time.Hour}, false, true},
 		{Limits{Idle: time.Hour}, true, true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -474,7 +474,7 @@ func TestStoppedWheel(t *testing.T) {
 		inner, peer := net.Pipe()
 		defer peer.Close()
 		var s struck
-		c := NewConn(inner, tw, Limits{Read: 10 * second}, s.hook(start))
+		c := NewConn(inner, tw, Limits{ReadIdle: 10 * second}, s.hook(start))
 		time.Sleep(5 * second)
 		c.TouchRead(time.Now())
 		_, err := c.Read(make([]byte, 1))
@@ -486,7 +486,7 @@ func TestStoppedWheel(t *testing.T) {
 
 		inner, peer = net.Pipe()
 		defer peer.Close()
-		NewConn(inner, tw, Limits{Read: 10 * second}, s.hook(start)).Close()
+		NewConn(inner, tw, Limits{ReadIdle: 10 * second}, s.hook(start)).Close()
 		time.Sleep(time.Hour)
 		whys, _ = s.list()
 		require.Len(t, whys, 1)
@@ -503,7 +503,7 @@ func TestWheelStoppedUnderConnections(t *testing.T) {
 			inner, peer := net.Pipe()
 			t.Cleanup(func() { peer.Close() })
 			s := &struck{}
-			return NewConn(inner, tw, Limits{Read: 10 * second}, s.hook(start)), s
+			return NewConn(inner, tw, Limits{ReadIdle: 10 * second}, s.hook(start)), s
 		}
 		used, usedStruck := connect()
 		_, idleStruck := connect()
@@ -511,7 +511,7 @@ func TestWheelStoppedUnderConnections(t *testing.T) {
 		time.Sleep(5 * second)
 		require.Empty(t, tw.Drain(), "they are nothing that the caller could go on with")
 		used.TouchRead(time.Now())
-		changed.SetLimits(Limits{Read: 7 * second})
+		changed.SetLimits(Limits{ReadIdle: 7 * second})
 		time.Sleep(time.Hour)
 		for _, c := range []struct {
 			*struck
@@ -531,15 +531,15 @@ func TestMisuse(t *testing.T) {
 	require.NoError(t, err)
 	defer l.Close()
 	for message, call := range map[string]func(){
-		"netidle: nil connection":            func() { NewConn(nil, tw, Limits{}) },
-		"netidle: nil TimingWheel":           func() { NewConn(conn, nil, Limits{}) },
-		"netidle: nil listener":              func() { NewListener(nil, tw, Limits{}) },
-		"netidle: nil hook":                  func() { WithOnTimeout(nil) },
-		"netidle: nil Option":                func() { NewConn(conn, tw, Limits{}, nil) },
-		"netidle: negative Read limit -1ns":  func() { NewConn(conn, tw, Limits{Read: -1}) },
-		"netidle: negative Write limit -1ns": func() { NewListener(l, tw, Limits{Write: -1}) },
-		"netidle: negative Idle limit -1ns":  func() { NewListener(l, tw, Limits{Idle: -1}) },
-		"netidle: negative Life limit -1m0s": func() { NewConn(conn, tw, Limits{}).SetLimits(Limits{Life: -time.Minute}) },
+		"netidle: nil connection":                func() { NewConn(nil, tw, Limits{}) },
+		"netidle: nil TimingWheel":               func() { NewConn(conn, nil, Limits{}) },
+		"netidle: nil listener":                  func() { NewListener(nil, tw, Limits{}) },
+		"netidle: nil hook":                      func() { WithOnTimeout(nil) },
+		"netidle: nil Option":                    func() { NewConn(conn, tw, Limits{}, nil) },
+		"netidle: negative ReadIdle limit -1ns":  func() { NewConn(conn, tw, Limits{ReadIdle: -1}) },
+		"netidle: negative WriteIdle limit -1ns": func() { NewListener(l, tw, Limits{WriteIdle: -1}) },
+		"netidle: negative Idle limit -1ns":      func() { NewListener(l, tw, Limits{Idle: -1}) },
+		"netidle: negative Lifetime limit -1m0s": func() { NewConn(conn, tw, Limits{}).SetLimits(Limits{Lifetime: -time.Minute}) },
 	} {
 		require.PanicsWithValue(t, message, call)
 	}

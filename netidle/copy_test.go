@@ -113,7 +113,7 @@ func TestFileToInner(t *testing.T) {
 			f, data := randomFile(t, size)
 			a, b := tcpPair(t)
 			inner := &recorder{TCPConn: a}
-			c := NewConn(inner, tw, Limits{Write: time.Minute})
+			c := NewConn(inner, tw, Limits{WriteIdle: time.Minute})
 			received := make(chan []byte)
 			go func() {
 				got, _ := io.ReadAll(b)
@@ -172,7 +172,7 @@ func TestOtherReadersAreBuffered(t *testing.T) {
 // Every source to every destination: the way it goes, and that all of it arrives.
 func TestCopies(t *testing.T) {
 	tw := newWheel(t)
-	limits := Limits{Read: time.Minute, Write: time.Minute}
+	limits := Limits{ReadIdle: time.Minute, WriteIdle: time.Minute}
 	tcp := func(t *testing.T) (net.Conn, net.Conn) {
 		a, b := tcpPair(t)
 		t.Cleanup(func() { a.Close(); b.Close() })
@@ -247,7 +247,7 @@ func TestCopies(t *testing.T) {
 
 func TestCopyToFile(t *testing.T) {
 	tw := newWheel(t)
-	c, peer := pair(t, tw, Limits{Read: time.Minute})
+	c, peer := pair(t, tw, Limits{ReadIdle: time.Minute})
 	f, err := os.Create(filepath.Join(t.TempDir(), "file"))
 	require.NoError(t, err)
 	defer f.Close()
@@ -275,7 +275,7 @@ func TestCopyToFile(t *testing.T) {
 func TestCopyEndsWithItsSource(t *testing.T) {
 	tw := newWheel(t)
 	for _, opts := range [][]Option{nil, {WithExpire()}} {
-		from, _ := pair(t, tw, Limits{Read: 20 * time.Millisecond}, opts...)
+		from, _ := pair(t, tw, Limits{ReadIdle: 20 * time.Millisecond}, opts...)
 		to, _ := pair(t, tw, Limits{})
 		_, err := io.Copy(to, from)
 		require.ErrorIs(t, err, ErrTimeout)
@@ -316,8 +316,8 @@ const (
 func TestTrickleOverSplice(t *testing.T) {
 	tw := newWheel(t)
 	moving(t, movingLimit, func(t *testing.T, opt Option, step func()) error {
-		from, feed := pair(t, tw, Limits{Read: movingLimit}, opt)
-		to, sink := pair(t, tw, Limits{Write: movingLimit}, opt)
+		from, feed := pair(t, tw, Limits{ReadIdle: movingLimit}, opt)
+		to, sink := pair(t, tw, Limits{WriteIdle: movingLimit}, opt)
 		go io.Copy(io.Discard, sink)
 		copied := make(chan error)
 		go func() {
@@ -363,7 +363,7 @@ func TestSlowReceiver(t *testing.T) {
 		"Write": func(c *Conn, data []byte, _ *os.File) error { return second2(c.Write(data)) },
 		"file":  func(c *Conn, _ []byte, f *os.File) error { return second2(io.Copy(c, f)) },
 	} {
-		for _, limits := range []Limits{{Write: movingLimit}, {Idle: movingLimit}} {
+		for _, limits := range []Limits{{WriteIdle: movingLimit}, {Idle: movingLimit}} {
 			t.Run(fmt.Sprint(name, limits), func(t *testing.T) {
 				tw := newWheel(t)
 				f, data := randomFile(t, buffers+100<<10)
@@ -393,7 +393,7 @@ func TestStuckReceiver(t *testing.T) {
 		"unix": func(t *testing.T) net.Conn { a, _ := unixPair(t); return a },
 		"pipe": func(t *testing.T) net.Conn { a, b := net.Pipe(); t.Cleanup(func() { b.Close() }); return a },
 	} {
-		for _, limits := range []Limits{{Write: 50 * time.Millisecond}, {Idle: 50 * time.Millisecond}} {
+		for _, limits := range []Limits{{WriteIdle: 50 * time.Millisecond}, {Idle: 50 * time.Millisecond}} {
 			t.Run(name, func(t *testing.T) {
 				start := time.Now()
 				var s struck
@@ -418,7 +418,7 @@ func TestLookingEnds(t *testing.T) {
 		t.Skip("the kernel cannot be asked")
 	}
 	for name, end := range map[string]func(c *Conn, written chan error){
-		"lifted":  func(c *Conn, _ chan error) { c.SetLimits(Limits{Life: time.Hour}) },
+		"lifted":  func(c *Conn, _ chan error) { c.SetLimits(Limits{Lifetime: time.Hour}) },
 		"reached": func(_ *Conn, written chan error) { require.ErrorIs(t, <-written, ErrTimeout) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -426,7 +426,7 @@ func TestLookingEnds(t *testing.T) {
 			tw := timingwheel.New(timingwheel.WithExecutor(func(f func()) { checks.Add(1); go f() }))
 			a, b := tcpPair(t)
 			defer b.Close()
-			c := NewConn(a, tw, Limits{Life: time.Hour}, WithExpire())
+			c := NewConn(a, tw, Limits{Lifetime: time.Hour}, WithExpire())
 			defer c.Close()
 			written := make(chan error, 1)
 			go func() {
@@ -434,7 +434,7 @@ func TestLookingEnds(t *testing.T) {
 				written <- err
 			}()
 			require.Eventually(t, func() bool { queue, _ := ask(c.inner); return queue.queued > 0 }, 30*time.Second, time.Millisecond)
-			c.SetLimits(Limits{Write: 100 * time.Millisecond, Life: time.Hour})
+			c.SetLimits(Limits{WriteIdle: 100 * time.Millisecond, Lifetime: time.Hour})
 			require.Eventually(t, func() bool { return checks.Load() > 1 }, 30*time.Second, time.Millisecond)
 			end(c, written)
 			time.Sleep(20 * time.Millisecond)

@@ -5,7 +5,7 @@ of a timing wheel.
 	tw := timingwheel.New()
 	l, err := net.Listen("tcp", ":8080")
 	...
-	l = netidle.NewListener(l, tw, netidle.Limits{Idle: time.Minute, Life: 12 * time.Hour},
+	l = netidle.NewListener(l, tw, netidle.Limits{Idle: time.Minute, Lifetime: 12 * time.Hour},
 		netidle.WithOnTimeout(func(c *netidle.Conn, why netidle.Reason) {
 			log.Printf("%v closed: %v", c.RemoteAddr(), why)
 		}))
@@ -48,18 +48,18 @@ wheel's timers are: about a tick.
 While bytes that the peer has sent are still unread, the peer waits for us, and time does not
 count. A proxy whose client is slow does not lose its backend. On Linux and other Unix systems the
 kernel is asked, when a limit would be reached, whether anything is unread, the end of the stream
-included. A connection whose owner never reads what has come is closed by Limits.Life only.
+included. A connection whose owner never reads what has come is closed by Limits.Lifetime only.
 
 The kernel does not know of bytes in a buffer between the socket and the Conn, as that of a
 *tls.Conn under a Conn, and on other systems it is not asked. There time counts while a call waits:
-for Limits.Read a Read, for Limits.Idle a Read or a Write. Until the first Read begins, and after
+for Limits.ReadIdle a Read, for Limits.Idle a Read or a Write. Until the first Read begins, and after
 the end was read, it counts always. What a layer on top of the Conn has read counts as read.
 
-A handler that computes for longer than Limits.Read or Limits.Idle, with nothing unread, loses its
+A handler that computes for longer than Limits.ReadIdle or Limits.Idle, with nothing unread, loses its
 connection. Lift the limits with SetLimits while it works.
 
 A direction that is finished has no limit: reading after the end of the stream or CloseRead,
-writing after CloseWrite. Idle and Life hold until the connection is closed.
+writing after CloseWrite. Idle and Lifetime hold until the connection is closed.
 
 # Slow peers
 
@@ -92,7 +92,7 @@ HTTPListener gives the connections of an http.Server the limits of the phase the
 		Response: 30 * time.Second, // while the client takes nothing of the response
 		Idle:     time.Minute,      // between requests
 		Hijacked: netidle.Limits{Idle: time.Minute},
-		Life:     12 * time.Hour,
+		Lifetime:     12 * time.Hour,
 	})
 	server.Serve(l)
 
@@ -103,7 +103,7 @@ middle of a body, takes nothing, or is hijacked would keep it for ever.
 # Before a connection is closed
 
 WithExtend is asked first, and may extend the limit. So a server pings a client that is silent,
-and closes the connection if no answer comes, or grants time for a goodbye when Limits.Life is
+and closes the connection if no answer comes, or grants time for a goodbye when Limits.Lifetime is
 over. With WithActivity it sees when bytes last moved, and closes when the connection is quiet:
 
 	netidle.WithExtend(func(c *netidle.Conn, why netidle.Reason, n int) time.Duration {
@@ -142,7 +142,7 @@ error.
 
 With TLS, put tls.Server or tls.NewListener on top of a Conn; Find gets the Conn back. A Conn under
 TLS has no keys, so when a limit closes it the peer gets no close_notify. It gets one with
-WithExpire and Limits.Read: the owner of the *tls.Conn sees an error and closes it while writing is
+WithExpire and Limits.ReadIdle: the owner of the *tls.Conn sees an error and closes it while writing is
 still possible. It also gets one from a Conn around a *tls.Conn, but the closing then waits, for up
 to five seconds, until package tls has said goodbye. Callbacks of the wheel call the hook and close
 connections: a wheel made WithInline, or with an executor that blocks, is held up by that.

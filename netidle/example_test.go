@@ -22,7 +22,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	reasons := make(chan netidle.Reason, 1)
-	guarded := netidle.NewListener(ln, tw, netidle.Limits{Idle: 20 * time.Millisecond, Life: time.Hour},
+	guarded := netidle.NewListener(ln, tw, netidle.Limits{Idle: 20 * time.Millisecond, Lifetime: time.Hour},
 		netidle.WithOnTimeout(func(c *netidle.Conn, why netidle.Reason) { reasons <- why }))
 	defer guarded.Close()
 	go func() { // an echo server
@@ -57,7 +57,7 @@ func ExampleNewConn() {
 	inner, peer := net.Pipe() // or what net.Dial returned
 	defer peer.Close()
 
-	conn := netidle.NewConn(inner, tw, netidle.Limits{Read: 10 * time.Millisecond})
+	conn := netidle.NewConn(inner, tw, netidle.Limits{ReadIdle: 10 * time.Millisecond})
 	defer conn.Close()
 	_, err := conn.Read(make([]byte, 1))
 	fmt.Println(errors.Is(err, netidle.ErrTimeout), conn.Reason())
@@ -92,7 +92,7 @@ func ExampleWithExtend() {
 	inner, client := net.Pipe()
 	defer client.Close()
 
-	conn := netidle.NewConn(inner, tw, netidle.Limits{Read: 20 * time.Millisecond},
+	conn := netidle.NewConn(inner, tw, netidle.Limits{ReadIdle: 20 * time.Millisecond},
 		netidle.WithExtend(func(c *netidle.Conn, why netidle.Reason, n int) time.Duration {
 			if why != netidle.ReadIdle || n > 0 {
 				return 0 // it has been asked before, and did not answer

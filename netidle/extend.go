@@ -9,10 +9,10 @@ import "time"
 // the limit is extended; if that is zero or negative, the connection times out. If something is
 // read or written meanwhile that the limit counts, it counts from then, whatever extend
 // returned. n is how many times extend was called before for the same limit, since something
-// moved or, for Life and Due, at all.
+// moved or, for Lifetime and Due, at all.
 //
 // So a server may ping a silent client, and time out if no answer comes. A ping that is written
-// counts as a write, so the limit should be Read:
+// counts as a write, so the limit should be ReadIdle:
 //
 //	netidle.WithExtend(func(c *netidle.Conn, why netidle.Reason, n int) time.Duration {
 //		if why != netidle.ReadIdle || n == 2 {

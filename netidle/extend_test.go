@@ -56,36 +56,36 @@ func TestExtend(t *testing.T) {
 		why     Reason
 		at      time.Duration
 	}{
-		{name: "refused", limits: Limits{Read: 60 * second},
+		{name: "refused", limits: Limits{ReadIdle: 60 * second},
 			calls: []string{"read idle 0 1m0s"}, why: ReadIdle, at: 60 * second},
-		{name: "a negative answer", limits: Limits{Read: 60 * second}, answers: []time.Duration{-1},
+		{name: "a negative answer", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{-1},
 			calls: []string{"read idle 0 1m0s"}, why: ReadIdle, at: 60 * second},
-		{name: "a ping that is not answered", limits: Limits{Read: 60 * second}, answers: []time.Duration{10 * second, 20 * second},
+		{name: "a ping that is not answered", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{10 * second, 20 * second},
 			writes: []time.Duration{60 * second},
 			calls:  []string{"read idle 0 1m0s", "read idle 1 1m10s", "read idle 2 1m30s"}, why: ReadIdle, at: 90 * second},
-		{name: "a ping that is answered", limits: Limits{Read: 60 * second}, answers: []time.Duration{10 * second},
+		{name: "a ping that is answered", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{10 * second},
 			reads: []time.Duration{65 * second},
 			calls: []string{"read idle 0 1m0s", "read idle 0 2m5s", "read idle 1 2m15s"}, why: ReadIdle, at: 135 * second},
-		{name: "an extension that is longer than the limit", limits: Limits{Read: 10 * second}, answers: []time.Duration{time.Hour},
+		{name: "an extension that is longer than the limit", limits: Limits{ReadIdle: 10 * second}, answers: []time.Duration{time.Hour},
 			reads: []time.Duration{40 * second},
 			calls: []string{"read idle 0 10s", "read idle 0 50s", "read idle 1 1h0m50s"}, why: ReadIdle, at: time.Hour + 50*second},
-		{name: "writes", limits: Limits{Write: 60 * second}, answers: []time.Duration{10 * second},
+		{name: "writes", limits: Limits{WriteIdle: 60 * second}, answers: []time.Duration{10 * second},
 			writes: []time.Duration{65 * second}, reads: []time.Duration{70 * second},
 			calls: []string{"write idle 0 1m0s", "write idle 0 2m5s", "write idle 1 2m15s"}, why: WriteIdle, at: 135 * second},
 		{name: "both", limits: Limits{Idle: 60 * second}, answers: []time.Duration{10 * second},
 			writes: []time.Duration{65 * second}, reads: []time.Duration{70 * second},
 			calls: []string{"idle 0 1m0s", "idle 0 2m10s", "idle 1 2m20s"}, why: Idle, at: 140 * second},
-		{name: "life", limits: Limits{Life: 60 * second}, answers: []time.Duration{10 * second, 10 * second},
+		{name: "life", limits: Limits{Lifetime: 60 * second}, answers: []time.Duration{10 * second, 10 * second},
 			writes: []time.Duration{65 * second}, reads: []time.Duration{65 * second},
 			calls: []string{"lifetime 0 1m0s", "lifetime 1 1m10s", "lifetime 2 1m20s"}, why: Lifetime, at: 80 * second},
 		{name: "due", limits: Limits{Due: 60 * second}, answers: []time.Duration{10 * second},
 			writes: []time.Duration{65 * second}, reads: []time.Duration{65 * second},
 			calls: []string{"overdue 0 1m0s", "overdue 1 1m10s"}, why: Overdue, at: 70 * second},
-		{name: "two limits", limits: Limits{Read: 60 * second, Life: 65 * second}, answers: []time.Duration{10 * second},
+		{name: "two limits", limits: Limits{ReadIdle: 60 * second, Lifetime: 65 * second}, answers: []time.Duration{10 * second},
 			calls: []string{"read idle 0 1m0s", "lifetime 0 1m5s", "read idle 1 1m10s"}, why: ReadIdle, at: 70 * second},
-		{name: "a nanosecond, rounded up to the tick", limits: Limits{Read: 60 * second}, answers: []time.Duration{1, 1},
+		{name: "a nanosecond, rounded up to the tick", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{1, 1},
 			calls: []string{"read idle 0 1m0s", "read idle 1 1m0.001s", "read idle 2 1m0.002s"}, why: ReadIdle, at: 60*second + 2*time.Millisecond},
-		{name: "for ever", limits: Limits{Read: 60 * second}, answers: []time.Duration{math.MaxInt64},
+		{name: "for ever", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{math.MaxInt64},
 			reads: []time.Duration{10 * time.Hour},
 			calls: []string{"read idle 0 1m0s", "read idle 0 10h1m0s"}},
 	} {
@@ -169,23 +169,23 @@ func TestExtendReentrant(t *testing.T) {
 			return 0
 		}, []string{"read idle 0 1m0s"}, 0, 0},
 		{"lifts the limit and refuses", func(c *Conn, _ net.Conn) time.Duration {
-			c.SetLimits(Limits{Life: 500 * second})
+			c.SetLimits(Limits{Lifetime: 500 * second})
 			return 0
 		}, []string{"read idle 0 1m0s", "lifetime 0 8m20s"}, Lifetime, 500 * second},
 		{"makes the limit longer and refuses", func(c *Conn, _ net.Conn) time.Duration {
-			c.SetLimits(Limits{Read: 90 * second})
+			c.SetLimits(Limits{ReadIdle: 90 * second})
 			return 0
 		}, []string{"read idle 0 1m0s"}, ReadIdle, 90 * second},
 		{"makes the limit shorter and grants", func(c *Conn, _ net.Conn) time.Duration {
-			c.SetLimits(Limits{Read: 20 * second})
+			c.SetLimits(Limits{ReadIdle: 20 * second})
 			return 10 * second
 		}, []string{"read idle 0 1m0s", "read idle 1 1m10s"}, ReadIdle, 70 * second},
 		{"makes the limit longer and grants", func(c *Conn, _ net.Conn) time.Duration {
-			c.SetLimits(Limits{Read: 90 * second})
+			c.SetLimits(Limits{ReadIdle: 90 * second})
 			return 10 * second
 		}, []string{"read idle 0 1m0s", "read idle 1 1m30s"}, ReadIdle, 90 * second},
 		{"sets another limit that is over", func(c *Conn, _ net.Conn) time.Duration {
-			c.SetLimits(Limits{Life: 20 * second})
+			c.SetLimits(Limits{Lifetime: 20 * second})
 			time.Sleep(second)
 			return 10 * second
 		}, []string{"read idle 0 1m0s", "lifetime 0 1m0s"}, Lifetime, 60 * second},
@@ -203,7 +203,7 @@ func TestExtendReentrant(t *testing.T) {
 				var s struck
 				a := asked{start: time.Now()}
 				inner, peer := net.Pipe()
-				c := NewConn(inner, tw, Limits{Read: 60 * second, Life: 1000 * second}, s.hook(a.start),
+				c := NewConn(inner, tw, Limits{ReadIdle: 60 * second, Lifetime: 1000 * second}, s.hook(a.start),
 					WithExtend(func(c *Conn, why Reason, n int) time.Duration {
 						if a.note(why, n) == 1 {
 							return test.extend(c, peer)
@@ -238,7 +238,7 @@ func TestExtendReentrant(t *testing.T) {
 // A limit that is set anew counts anew, and so do the calls.
 func TestExtendSetLimits(t *testing.T) {
 	for why, limits := range map[Reason]Limits{
-		ReadIdle: {Read: 60 * second}, WriteIdle: {Write: 60 * second}, Idle: {Idle: 60 * second}, Overdue: {Due: 60 * second},
+		ReadIdle: {ReadIdle: 60 * second}, WriteIdle: {WriteIdle: 60 * second}, Idle: {Idle: 60 * second}, Overdue: {Due: 60 * second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := asked{start: time.Now()}
@@ -313,7 +313,7 @@ func TestExtendRandom(t *testing.T) {
 
 		synctest.Test(t, func(t *testing.T) {
 			var a asked
-			c, peer, _ := pipe(t, Limits{Read: limit}, a.by(answer(0), answer(1), answer(2)))
+			c, peer, _ := pipe(t, Limits{ReadIdle: limit}, a.by(answer(0), answer(1), answer(2)))
 			for _, at := range reads {
 				time.AfterFunc(at, func() { peer.Write([]byte("x")) })
 			}
@@ -339,7 +339,7 @@ func TestHammerExtend(t *testing.T) {
 		var calls int
 		var answered time.Time
 		inner, peer := net.Pipe()
-		c := NewConn(inner, tw, Limits{Read: limit}, WithExtend(func(_ *Conn, _ Reason, n int) time.Duration {
+		c := NewConn(inner, tw, Limits{ReadIdle: limit}, WithExtend(func(_ *Conn, _ Reason, n int) time.Duration {
 			if n > 0 && time.Since(answered) < limit/2 {
 				t.Error("early")
 			}
@@ -356,7 +356,7 @@ func TestHammerExtend(t *testing.T) {
 					case 0:
 						c.TouchRead(time.Now())
 					case 1:
-						c.SetLimits(Limits{Read: limit, Idle: time.Duration(rand.IntN(2)) * time.Hour})
+						c.SetLimits(Limits{ReadIdle: limit, Idle: time.Duration(rand.IntN(2)) * time.Hour})
 					}
 					time.Sleep(time.Duration(rand.IntN(4000)) * time.Microsecond)
 				}

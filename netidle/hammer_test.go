@@ -68,7 +68,7 @@ func TestHammerReads(t *testing.T) {
 	var hooks sync.Map // *Conn to *atomic.Int64
 	var all sync.WaitGroup
 	all.Add(conns) // hooks
-	listener := NewListener(l, tw, Limits{Read: limit}, WithOnTimeout(func(c *Conn, why Reason) {
+	listener := NewListener(l, tw, Limits{ReadIdle: limit}, WithOnTimeout(func(c *Conn, why Reason) {
 		closed := c.now()
 		if old, again := hooks.LoadOrStore(c, closed); again {
 			t.Errorf("hook called again, at %v and %v", old, closed)
@@ -159,7 +159,7 @@ func TestHammerTouches(t *testing.T) {
 						touches = append(touches, touched{int64(now.Sub(c.config.Load().epoch)), done})
 						mu.Unlock()
 						if i%3 == 0 {
-							c.SetLimits(Limits{Idle: limit, Life: time.Hour + time.Duration(rand.Int64N(1000))})
+							c.SetLimits(Limits{Idle: limit, Lifetime: time.Hour + time.Duration(rand.Int64N(1000))})
 						}
 						if i%10 == 0 && rand.IntN(100) == 0 {
 							c.Close()
@@ -196,7 +196,7 @@ func TestHammerEverything(t *testing.T) {
 			opts = append(opts, WithExpire())
 		}
 		a, b := tcpPair(t)
-		c := NewConn(a, tw, Limits{Read: 5 * time.Millisecond, Write: 7 * time.Millisecond, Idle: 4 * time.Millisecond, Life: 30 * time.Millisecond}, opts...)
+		c := NewConn(a, tw, Limits{ReadIdle: 5 * time.Millisecond, WriteIdle: 7 * time.Millisecond, Idle: 4 * time.Millisecond, Lifetime: 30 * time.Millisecond}, opts...)
 		all.Go(func() { io.Copy(b, b); b.Close() })
 		all.Go(func() { io.Copy(io.Discard, c) })
 		all.Go(func() {

@@ -41,7 +41,7 @@ import (
 // HTTPLimits are the limits of the connections of an http.Server, one for each phase. Zero
 // means no limit.
 //
-// A handler that works, and waits neither for the body nor to write, has no limit but Life,
+// A handler that works, and waits neither for the body nor to write, has no limit but Lifetime,
 // so it may compute for hours, or wait for an event.
 type HTTPLimits struct {
 	// Header limits how long a request's header may take to arrive, however its bytes
@@ -53,11 +53,11 @@ type HTTPLimits struct {
 	// applies to what the server reads of a body that the handler left unread, too.
 	Body time.Duration
 
-	// BodyRate is the least rate, in bytes per second, at which a body has to arrive. Of the
+	// MinBodyRate is the least rate, in bytes per second, at which a body has to arrive. Of the
 	// time that the server has waited for it, Body is free; the rest must not be longer than
 	// what has come, with what TLS adds, takes at that rate. Zero means that any byte before
 	// Body is over will do. Without Body it has no effect.
-	BodyRate int
+	MinBodyRate int
 
 	// Response limits how long the server may wait in a Write that the client takes
 	// nothing of.
@@ -69,16 +69,16 @@ type HTTPLimits struct {
 
 	// Hijacked are the limits once a handler has hijacked the connection, as those of
 	// WebSockets do; they count from then. The handler may replace them by Find and
-	// SetLimits. If Hijacked.Life is zero, Life holds on.
+	// SetLimits. If Hijacked.Lifetime is zero, Lifetime holds on.
 	Hijacked Limits
 
-	// Life limits how long a connection may live, whatever it does. Spread makes it longer by a
+	// Lifetime limits how long a connection may live, whatever it does. Spread makes it longer by a
 	// random time, as in Limits.
-	Life, Spread time.Duration
+	Lifetime, Spread time.Duration
 
-	// Grace is how much longer than Life a request may take that is under way then. The
+	// Grace is how much longer than Lifetime a request may take that is under way then. The
 	// connection is closed two seconds after it is next idle. Responses to requests that begin
-	// after Life say Connection: close, which HTTP/2 turns into GOAWAY.
+	// after Lifetime say Connection: close, which HTTP/2 turns into GOAWAY.
 	Grace time.Duration
 }
 
@@ -88,14 +88,14 @@ func (l HTTPLimits) check() {
 		d    time.Duration
 	}{
 		{"Header", l.Header}, {"Body", l.Body}, {"Response", l.Response}, {"Idle", l.Idle},
-		{"Life", l.Life}, {"Spread", l.Spread}, {"Grace", l.Grace},
+		{"Lifetime", l.Lifetime}, {"Spread", l.Spread}, {"Grace", l.Grace},
 	} {
 		if limit.d < 0 {
 			panic("netidle: negative " + limit.name + " limit " + limit.d.String())
 		}
 	}
-	if l.BodyRate < 0 {
-		panic("netidle: negative BodyRate " + strconv.Itoa(l.BodyRate))
+	if l.MinBodyRate < 0 {
+		panic("netidle: negative MinBodyRate " + strconv.Itoa(l.MinBodyRate))
 	}
 	l.Hijacked.check()
 }
@@ -151,7 +151,7 @@ func (l *httpListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	h := &httpConn{Conn: c.(*Conn), limits: l.limits}
-	if l.limits.BodyRate > 0 {
+	if l.limits.MinBodyRate > 0 {
 		h.ownLimits()
 	}
 	h.set = l.limits.of(&h.state)
@@ -276,7 +276,7 @@ type httpState struct {
 
 	end time.Duration // of its life, if it lives on Grace and is idle
 
-	// With BodyRate, while there are requests:
+	// With MinBodyRate, while there are requests:
 	received int64         // bytes
 	waited   time.Duration // for bodies
 	changed  int64         // when the state last changed
@@ -298,7 +298,7 @@ const (
 
 // of returns the limits in state s.
 func (l *HTTPLimits) of(s *httpState) Limits {
-	limits := Limits{Life: l.Life, Spread: l.Spread}
+	limits := Limits{Lifetime: l.Lifetime, Spread: l.Spread}
 	switch s.phase {
 	case httpNew, httpHeader:
 		limits.Due = l.Header
@@ -306,27 +306,27 @@ func (l *HTTPLimits) of(s *httpState) Limits {
 			limits.Idle = l.Idle
 		}
 	case httpActive:
-		if l.Life > 0 {
-			limits.Life += min(l.Grace, forever-l.Life)
+		if l.Lifetime > 0 {
+			limits.Lifetime += min(l.Grace, forever-l.Lifetime)
 		}
 		if s.writes > 0 {
-			limits.Write = l.Response
+			limits.WriteIdle = l.Response
 		}
 		if s.waits() {
-			limits.Read = l.Body
-			if l.BodyRate > 0 {
+			limits.ReadIdle = l.Body
+			if l.MinBodyRate > 0 {
 				limits.Due = s.left(l)
 			}
 		}
 	case httpIdle:
 		limits.Idle = l.Idle
 		if s.end > 0 {
-			limits.Life, limits.Spread = s.end, 0
+			limits.Lifetime, limits.Spread = s.end, 0
 		}
 	case httpHijacked:
 		limits = l.Hijacked
-		if limits.Life == 0 {
-			limits.Life, limits.Spread = l.Life, l.Spread
+		if limits.Lifetime == 0 {
+			limits.Lifetime, limits.Spread = l.Lifetime, l.Spread
 		}
 	}
 	return limits
@@ -344,12 +344,12 @@ func (s *httpState) concerns() (c struct {
 // waits reports that the server waits for a body.
 func (s *httpState) waits() bool { return s.unread && s.reads > 0 || s.bodies > 0 }
 
-// left returns how long the server may wait for a body by BodyRate.
+// left returns how long the server may wait for a body by MinBodyRate.
 func (s *httpState) left(l *HTTPLimits) time.Duration {
 	if l.Body == 0 {
 		return 0
 	}
-	granted := float64(s.received) / float64(l.BodyRate) * float64(time.Second)
+	granted := float64(s.received) / float64(l.MinBodyRate) * float64(time.Second)
 	if granted >= float64(forever-l.Body) {
 		return 0
 	}
@@ -360,7 +360,7 @@ func (s *httpState) left(l *HTTPLimits) time.Duration {
 func (h *httpConn) change(f func(s *httpState)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.limits.BodyRate > 0 {
+	if h.limits.MinBodyRate > 0 {
 		now := h.now()
 		if h.state.waits() {
 			h.state.waited += time.Duration(now - h.state.changed)
@@ -369,7 +369,7 @@ func (h *httpConn) change(f func(s *httpState)) {
 	}
 	before := h.state.concerns()
 	f(&h.state)
-	if h.state.concerns() == before && h.limits.BodyRate == 0 {
+	if h.state.concerns() == before && h.limits.MinBodyRate == 0 {
 		return // as most changes
 	}
 	// Once the connection is hijacked they stay as they are: they may be the handler's.
@@ -381,7 +381,7 @@ func (h *httpConn) change(f func(s *httpState)) {
 
 // isOld reports that the connection lives on Grace.
 func (h *httpConn) isOld() bool {
-	life := h.lifeOf(Limits{Life: h.limits.Life, Spread: h.limits.Spread})
+	life := h.lifetimeOf(Limits{Lifetime: h.limits.Lifetime, Spread: h.limits.Spread})
 	return life > 0 && h.now()-h.born >= int64(life)
 }
 

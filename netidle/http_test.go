@@ -171,7 +171,7 @@ func TestAroundTLS(t *testing.T) {
 	defer server.Close()
 	tw := newWheel(t)
 	a, b := tcpPair(t)
-	outer := NewConn(tls.Server(a, server.TLS), tw, Limits{Write: 100 * time.Millisecond})
+	outer := NewConn(tls.Server(a, server.TLS), tw, Limits{WriteIdle: 100 * time.Millisecond})
 	defer outer.Close()
 	require.Same(t, a, outer.config.Load().more.socket)
 	client := tls.Client(b, &tls.Config{InsecureSkipVerify: true})

@@ -35,8 +35,8 @@ var httpLimits = HTTPLimits{
 	Body:     20 * second,
 	Response: 30 * second,
 	Idle:     60 * second,
-	Hijacked: Limits{Read: 100 * second},
-	Life:     10 * time.Hour,
+	Hijacked: Limits{ReadIdle: 100 * second},
+	Lifetime: 10 * time.Hour,
 }
 
 // httpWorld is a server on a pipe, and the client's end.
@@ -352,7 +352,7 @@ func TestHTTPPhases(t *testing.T) {
 				if !ok {
 					panic("not found")
 				}
-				found.SetLimits(Limits{Write: 7 * second})
+				found.SetLimits(Limits{WriteIdle: 7 * second})
 				for range 3 {
 					time.Sleep(5 * second)
 					c.Write([]byte("ping"))
@@ -361,31 +361,31 @@ func TestHTTPPhases(t *testing.T) {
 				w.say(0, get)
 				io.ReadFull(w.in, make([]byte, 12))
 			}, why: WriteIdle, at: 22 * second},
-		{name: "life", limits: &HTTPLimits{Life: 100 * second}, handler: works,
+		{name: "life", limits: &HTTPLimits{Lifetime: 100 * second}, handler: works,
 			client: func(w *httpWorld) {
 				w.say(50*second, get)
 			}, why: Lifetime, at: 100 * second},
-		{name: "life of what is hijacked", limits: &HTTPLimits{Life: 100 * second},
+		{name: "life of what is hijacked", limits: &HTTPLimits{Lifetime: 100 * second},
 			handler: func(w http.ResponseWriter, r *http.Request) {
 				http.NewResponseController(w).Hijack()
 			}, client: func(w *httpWorld) {
 				w.say(50*second, get)
 			}, why: Lifetime, at: 100 * second},
 		{name: "life, with grace for what is under way",
-			limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour}, handler: works,
+			limits: &HTTPLimits{Lifetime: 100 * second, Grace: 2 * time.Hour}, handler: works,
 			client: func(w *httpWorld) {
 				w.say(50*second, get)
 				require.Equal(w.t, "hello", w.answer())
 			}, why: Lifetime, at: time.Hour + 52*second},
-		{name: "life, with too little grace", limits: &HTTPLimits{Life: 100 * second, Grace: 200 * second}, handler: works,
+		{name: "life, with too little grace", limits: &HTTPLimits{Lifetime: 100 * second, Grace: 200 * second}, handler: works,
 			client: func(w *httpWorld) { w.say(50*second, get) }, why: Lifetime, at: 300 * second},
-		{name: "life, with grace, idle", limits: &HTTPLimits{Life: 100 * second, Grace: 200 * second}, handler: hello,
+		{name: "life, with grace, idle", limits: &HTTPLimits{Lifetime: 100 * second, Grace: 200 * second}, handler: hello,
 			client: func(w *httpWorld) {
 				w.say(50*second, get)
 				require.Equal(w.t, "hello", w.answer())
 			}, why: Lifetime, at: 100 * second},
 		{name: "life, with grace, and more requests in the pipeline",
-			limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour}, handler: works,
+			limits: &HTTPLimits{Lifetime: 100 * second, Grace: 2 * time.Hour}, handler: works,
 			client: func(w *httpWorld) {
 				go w.say(50*second, get+get+get)
 				for _, want := range []bool{false, true} {
@@ -397,13 +397,13 @@ func TestHTTPPhases(t *testing.T) {
 				_, err := w.in.ReadByte()
 				require.ErrorIs(w.t, err, io.EOF)
 			}},
-		{name: "a body that trickles", plain: true, limits: &HTTPLimits{Body: 20 * second, BodyRate: 1}, handler: echoBody,
+		{name: "a body that trickles", plain: true, limits: &HTTPLimits{Body: 20 * second, MinBodyRate: 1}, handler: echoBody,
 			client: func(w *httpWorld) {
 				w.say(5*second, strings.Replace(post, ": 10", ": 100", 1))
 				w.trickle(15*second, 10*second, strings.Repeat("a", 100))
 			}, why: Overdue, at: 27 * second},
 		{name: "a body that is fast enough, in the time that the server waits for it",
-			limits: &HTTPLimits{Body: 20 * second, BodyRate: 1}, handler: func(w http.ResponseWriter, r *http.Request) {
+			limits: &HTTPLimits{Body: 20 * second, MinBodyRate: 1}, handler: func(w http.ResponseWriter, r *http.Request) {
 				r.Body.Read(make([]byte, 3))
 				time.Sleep(time.Hour)
 				echoBody(w, r)
@@ -507,7 +507,7 @@ func TestHTTP2Phases(t *testing.T) {
 			}()
 			require.Equal(w.t, "aaaaaaaaaa", w.ask2(r))
 		}},
-		{name: "life, with grace", limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour},
+		{name: "life, with grace", limits: &HTTPLimits{Lifetime: 100 * second, Grace: 2 * time.Hour},
 			handler: works, client: func(w *httpWorld) {
 				first := make(chan string, 1)
 				time.AfterFunc(50*second, func() { first <- w.ask2(http.NoBody) })
@@ -515,7 +515,7 @@ func TestHTTP2Phases(t *testing.T) {
 				require.Equal(w.t, "hello", w.ask2(http.NoBody))
 				require.Equal(w.t, "hello", <-first)
 			}, why: Lifetime, at: time.Hour + 62*second},
-		{name: "life, with grace, and a later request", limits: &HTTPLimits{Life: 100 * second, Grace: 2 * time.Hour},
+		{name: "life, with grace, and a later request", limits: &HTTPLimits{Lifetime: 100 * second, Grace: 2 * time.Hour},
 			handler: works, client: func(w *httpWorld) {
 				first := make(chan string, 1)
 				time.AfterFunc(50*second, func() { first <- w.ask2(http.NoBody) })
@@ -899,7 +899,7 @@ func TestHTTPMisuse(t *testing.T) {
 	panics("nil TimingWheel", server, l, nil, HTTPLimits{})
 	for name, limits := range map[string]HTTPLimits{
 		"Header": {Header: -1}, "Body": {Body: -1}, "Response": {Response: -1}, "Idle": {Idle: -1},
-		"Life": {Life: -1}, "Spread": {Spread: -1}, "Grace": {Grace: -1}, "Read": {Hijacked: Limits{Read: -1}},
+		"Lifetime": {Lifetime: -1}, "Spread": {Spread: -1}, "Grace": {Grace: -1}, "ReadIdle": {Hijacked: Limits{ReadIdle: -1}},
 	} {
 		panics("negative "+name+" limit -1ns", server, l, tw, limits)
 	}
@@ -960,8 +960,8 @@ func TestHammerHTTP(t *testing.T) {
 			hello(w, r)
 		}))
 		server.Listener = HTTPListener(server.Config, server.Listener, newWheel(t), HTTPLimits{
-			Header: time.Minute, Body: limit, BodyRate: 1, Response: limit,
-			Idle: time.Minute, Life: time.Hour, Grace: time.Hour,
+			Header: time.Minute, Body: limit, MinBodyRate: 1, Response: limit,
+			Idle: time.Minute, Lifetime: time.Hour, Grace: time.Hour,
 		})
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)
 		if useTLS {

@@ -15,10 +15,10 @@ import (
 // Limits says how long a connection may be idle, and how long it may live. Zero
 // means no limit. Several may be set; the first to be reached counts.
 type Limits struct {
-	Read  time.Duration // nothing was read
-	Write time.Duration // nothing was written
-	Idle  time.Duration // neither was anything read nor written
-	Life  time.Duration // since NewConn or Accept, whatever happened
+	ReadIdle  time.Duration // nothing was read
+	WriteIdle time.Duration // nothing was written
+	Idle      time.Duration // neither was anything read nor written
+	Lifetime  time.Duration // since NewConn or Accept, whatever happened
 
 	// Due is how long these limits may last, whatever happens: since NewConn, Accept or the
 	// SetLimits that set it. It is for a step that has to end, such as a handshake, a login or
@@ -31,7 +31,7 @@ type Limits struct {
 	// atomic operation. Zero means that Due is fixed; without Due MinRate has no effect.
 	MinRate int
 
-	// Spread makes Life longer by a random time below it, a different one for each connection,
+	// Spread makes Lifetime longer by a random time below it, a different one for each connection,
 	// so that those which came together do not leave together.
 	Spread time.Duration
 }
@@ -42,7 +42,7 @@ func (l Limits) check() {
 		name string
 		d    time.Duration
 	}{
-		{"Read", l.Read}, {"Write", l.Write}, {"Idle", l.Idle}, {"Life", l.Life}, {"Due", l.Due},
+		{"ReadIdle", l.ReadIdle}, {"WriteIdle", l.WriteIdle}, {"Idle", l.Idle}, {"Lifetime", l.Lifetime}, {"Due", l.Due},
 		{"Spread", l.Spread},
 	} {
 		if limit.d < 0 {
@@ -58,10 +58,10 @@ func (l Limits) check() {
 type Reason uint32
 
 const (
-	ReadIdle  Reason = iota + 1 // Limits.Read
-	WriteIdle                   // Limits.Write
+	ReadIdle  Reason = iota + 1 // Limits.ReadIdle
+	WriteIdle                   // Limits.WriteIdle
 	Idle                        // Limits.Idle
-	Lifetime                    // Limits.Life
+	Lifetime                    // Limits.Lifetime
 	Overdue                     // Limits.Due
 )
 
@@ -82,10 +82,10 @@ func (r Reason) writes() bool { return r != ReadIdle }
 // touches returns touchReads if a limit asks for reads, touchWrites if one asks for writes, and
 // counted if one asks how many bytes were read.
 func (l Limits) touches() (bits uint32) {
-	if l.Read > 0 || l.Idle > 0 {
+	if l.ReadIdle > 0 || l.Idle > 0 {
 		bits |= touchReads
 	}
-	if l.Write > 0 || l.Idle > 0 {
+	if l.WriteIdle > 0 || l.Idle > 0 {
 		bits |= touchWrites
 	}
 	if l.counts() {
@@ -106,7 +106,7 @@ func (c *config) touches() uint32 {
 // several reports that one instant is not enough for these limits.
 func (l Limits) several() bool {
 	n := 0
-	for _, limit := range [...]time.Duration{l.Read, l.Write, l.Idle, l.Due} {
+	for _, limit := range [...]time.Duration{l.ReadIdle, l.WriteIdle, l.Idle, l.Due} {
 		if limit > 0 {
 			n++
 		}

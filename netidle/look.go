@@ -106,7 +106,7 @@ const minLook = 10 * time.Millisecond
 // lookEvery is how often a send queue is sampled: in quarters of the limit, so that a transfer's
 // end is seen at most that late.
 func (l Limits) lookEvery() int64 {
-	limit := l.Write
+	limit := l.WriteIdle
 	if limit == 0 || l.Idle > 0 && l.Idle < limit {
 		limit = l.Idle
 	}

@@ -73,7 +73,7 @@ func TestSlowClientOfProxy(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for name, layer := range layers {
-		for _, limits := range []Limits{{Read: limit}, {Idle: limit}} {
+		for _, limits := range []Limits{{ReadIdle: limit}, {Idle: limit}} {
 			for how, hide := range copies {
 				all.Go(func() {
 					if err := proxySlowly(t, layer, limits, hide); err != nil {
@@ -117,7 +117,7 @@ func proxySlowly(t *testing.T, layer func(net.Conn) net.Conn, limits Limits, hid
 		server.Close()
 		copied <- err
 	}()
-	limit := max(limits.Read, limits.Idle)
+	limit := max(limits.ReadIdle, limits.Idle)
 	time.Sleep(4 * limit)
 	if whys, at := s.list(); len(whys) > 0 {
 		return fmt.Errorf("closed at %v while the backend waits for us", at)
@@ -171,7 +171,7 @@ func TestEndOfBackendWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			near, backend := tcpPair(t)
-			c := NewConn(layer(near), newWheel(t), Limits{Read: limit})
+			c := NewConn(layer(near), newWheel(t), Limits{ReadIdle: limit})
 			defer c.Close()
 			if name != "socket" || !canAskReads { // time counts until the first Read
 				backend.Write([]byte("x"))
@@ -194,7 +194,7 @@ func TestLateRead(t *testing.T) {
 			t.Parallel()
 			near, backend := tcpPair(t)
 			defer backend.Close()
-			c := NewConn(layer(near), newWheel(t), Limits{Read: limit})
+			c := NewConn(layer(near), newWheel(t), Limits{ReadIdle: limit})
 			defer c.Close()
 			_, err := backend.Write([]byte("ab"))
 			require.NoError(t, err)
@@ -255,11 +255,11 @@ func TestTimeCountsWhileACallWaits(t *testing.T) {
 		at     time.Duration
 		why    Reason
 	}{
-		{"a handler that computes", Limits{Read: 10 * second}, []time.Duration{second, 60 * second, 60 * second}, nil, 70 * second, ReadIdle},
+		{"a handler that computes", Limits{ReadIdle: 10 * second}, []time.Duration{second, 60 * second, 60 * second}, nil, 70 * second, ReadIdle},
 		{"the same, and it answers", Limits{Idle: 10 * second}, []time.Duration{second, 60 * second}, []time.Duration{55 * second}, 70 * second, Idle},
 		{"no Read ever", Limits{Idle: 10 * second}, nil, nil, 10 * second, Idle},
 		{"no Read ever, but writes", Limits{Idle: 10 * second}, nil, []time.Duration{5 * second}, 15 * second, Idle},
-		{"writes do not rest", Limits{Write: 10 * second}, []time.Duration{second, 5 * second}, nil, 10 * second, WriteIdle},
+		{"writes do not rest", Limits{WriteIdle: 10 * second}, []time.Duration{second, 5 * second}, nil, 10 * second, WriteIdle},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -291,7 +291,7 @@ func TestPollingReadsAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var s struck
-		c, _, _ := pipe(t, Limits{Read: 9*second + second/2, Idle: 12 * second}, s.hook(start))
+		c, _, _ := pipe(t, Limits{ReadIdle: 9*second + second/2, Idle: 12 * second}, s.hook(start))
 		for {
 			c.SetReadDeadline(time.Now().Add(second))
 			_, err := c.Read(make([]byte, 1))
@@ -333,15 +333,15 @@ func TestHalfClose(t *testing.T) {
 			finish func(c *Conn, inner *halfConn)
 			at     time.Duration // 0: never
 		}{
-			{"Read after the end was read", Limits{Read: 10 * second}, func(c *Conn, inner *halfConn) { c.Read(nil) }, 0},
-			{"Read after CloseRead", Limits{Read: 10 * second}, func(c *Conn, inner *halfConn) { c.CloseRead() }, 0},
-			{"Write after CloseWrite", Limits{Write: 10 * second}, func(c *Conn, inner *halfConn) { c.CloseWrite() }, 0},
-			{"Write after the end was read", Limits{Write: 10 * second}, func(c *Conn, inner *halfConn) { c.Read(nil) }, 10 * second},
-			{"Read after CloseWrite", Limits{Read: 10 * second}, func(c *Conn, inner *halfConn) { c.CloseWrite() }, 10 * second},
-			{"Life", Limits{Read: 10 * second, Life: 20 * second}, func(c *Conn, inner *halfConn) { c.Read(nil); c.CloseWrite() }, 20 * second},
+			{"Read after the end was read", Limits{ReadIdle: 10 * second}, func(c *Conn, inner *halfConn) { c.Read(nil) }, 0},
+			{"Read after CloseRead", Limits{ReadIdle: 10 * second}, func(c *Conn, inner *halfConn) { c.CloseRead() }, 0},
+			{"Write after CloseWrite", Limits{WriteIdle: 10 * second}, func(c *Conn, inner *halfConn) { c.CloseWrite() }, 0},
+			{"Write after the end was read", Limits{WriteIdle: 10 * second}, func(c *Conn, inner *halfConn) { c.Read(nil) }, 10 * second},
+			{"Read after CloseWrite", Limits{ReadIdle: 10 * second}, func(c *Conn, inner *halfConn) { c.CloseWrite() }, 10 * second},
+			{"Lifetime", Limits{ReadIdle: 10 * second, Lifetime: 20 * second}, func(c *Conn, inner *halfConn) { c.Read(nil); c.CloseWrite() }, 20 * second},
 			{"Idle while one is open", Limits{Idle: 10 * second}, func(c *Conn, inner *halfConn) { c.Read(nil) }, 10 * second},
 			{"Idle when both are finished", Limits{Idle: 10 * second}, func(c *Conn, inner *halfConn) { c.Read(nil); c.CloseWrite() }, 10 * second},
-			{"a CloseWrite that fails", Limits{Write: 10 * second}, func(c *Conn, inner *halfConn) { inner.err = errors.New("no"); c.CloseWrite() }, 10 * second},
+			{"a CloseWrite that fails", Limits{WriteIdle: 10 * second}, func(c *Conn, inner *halfConn) { inner.err = errors.New("no"); c.CloseWrite() }, 10 * second},
 		} {
 			start := time.Now()
 			var s struck
@@ -383,7 +383,7 @@ func TestHalfCloseOfCopies(t *testing.T) {
 		"buffered": func(t *testing.T) io.Writer { return new(bytes.Buffer) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, peer := pair(t, newWheel(t), Limits{Read: limit})
+			c, peer := pair(t, newWheel(t), Limits{ReadIdle: limit})
 			peer.Write([]byte("request"))
 			peer.CloseWrite()
 			_, err := io.Copy(to(t), c)
@@ -497,7 +497,7 @@ func TestSlowPeerBehindWrapper(t *testing.T) {
 				a.SetWriteBuffer(200 << 10)
 				sink.SetReadBuffer(16 << 10)
 				wrapped, opts := wrap(a)
-				c := NewConn(wrapped, tw, Limits{Write: movingLimit}, append(opts, opt)...)
+				c := NewConn(wrapped, tw, Limits{WriteIdle: movingLimit}, append(opts, opt)...)
 				sent := make(chan error, 1)
 				data := make([]byte, 550<<10)
 				go func() { sent <- second2(c.Write(data)) }()
@@ -549,7 +549,7 @@ func TestLook(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			tw := timingwheel.New()
 			defer tw.Stop()
-			c := NewConn(&fakeConn{}, tw, Limits{Read: time.Hour, Write: time.Hour})
+			c := NewConn(&fakeConn{}, tw, Limits{ReadIdle: time.Hour, WriteIdle: time.Hour})
 			defer c.Close()
 			touched := c.config.Load().epoch.Add(10 * time.Second)
 			c.TouchRead(touched)
@@ -626,7 +626,7 @@ func TestErrorsAfterExpireAndClose(t *testing.T) {
 	}
 }
 
-// With WithExpire and Limits.Read, or around TLS, package tls says goodbye to a peer that fell
+// With WithExpire and Limits.ReadIdle, or around TLS, package tls says goodbye to a peer that fell
 // silent.
 func TestTLSGoodbye(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
@@ -655,7 +655,7 @@ func TestTLSGoodbye(t *testing.T) {
 				t.Error(err)
 			}
 			c, _ := Find(conn)
-			c.SetLimits(Limits{Read: 20 * time.Millisecond})
+			c.SetLimits(Limits{ReadIdle: 20 * time.Millisecond})
 			_, err := conn.Read(p)
 			if !errors.Is(err, ErrTimeout) {
 				t.Error(err)
@@ -732,7 +732,7 @@ func TestHookPanics(t *testing.T) {
 func TestWriteBuffers(t *testing.T) {
 	for name, layer := range layers {
 		c, peer := tcpPair(t)
-		guarded := NewConn(layer(c), newWheel(t), Limits{Write: time.Minute})
+		guarded := NewConn(layer(c), newWheel(t), Limits{WriteIdle: time.Minute})
 		received := make(chan []byte)
 		go func() {
 			got, _ := io.ReadAll(peer)
@@ -758,7 +758,7 @@ func TestWriteBuffers(t *testing.T) {
 func TestSize(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(Conn{}), uintptr(64))
 	require.LessOrEqual(t, unsafe.Sizeof(Conn{})+unsafe.Sizeof(timingwheel.Timer{})+2*unsafe.Sizeof(uintptr(0)), uintptr(128))
-	l := NewListener(oneConn{fakeTCP(t)}, newWheel(t), Limits{Idle: time.Hour, Life: time.Hour})
+	l := NewListener(oneConn{fakeTCP(t)}, newWheel(t), Limits{Idle: time.Hour, Lifetime: time.Hour})
 	conns := make([]net.Conn, 0, 1001)
 	allocs := testing.AllocsPerRun(1000, func() {
 		c, _ := l.Accept()

@@ -28,10 +28,10 @@ func TestMinRate(t *testing.T) {
 		{"half the rate", Limits{Due: 10 * second, MinRate: 100}, second, 45, 1 << 20, 17*second + 650*time.Millisecond},
 		{"the rate, until it stops", Limits{Due: 10 * second, MinRate: 100}, second, 100, 6000, 70 * second},
 		{"fast, then nothing", Limits{Due: 10 * second, MinRate: 100}, second, 60000, 60000, 610 * second},
-		{"fast, then nothing, with a limit on that", Limits{Due: 10 * second, MinRate: 100, Read: 20 * second}, second, 60000, 60000, 21 * second},
+		{"fast, then nothing, with a limit on that", Limits{Due: 10 * second, MinRate: 100, ReadIdle: 20 * second}, second, 60000, 60000, 21 * second},
 		{"without a rate", Limits{Due: 10 * second}, second, 100, 6000, 10 * second},
 		{"a rate without Due", Limits{MinRate: 100, Idle: 20 * second}, second, 1, 10, 30 * second},
-		{"overflow", Limits{Due: math.MaxInt64, MinRate: 1, Life: time.Hour}, second, 1, 10, time.Hour},
+		{"overflow", Limits{Due: math.MaxInt64, MinRate: 1, Lifetime: time.Hour}, second, 1, 10, time.Hour},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -94,14 +94,14 @@ func TestMinRateCopies(t *testing.T) {
 	require.EqualValues(t, n, from.config.Load().more.rare.received.Load())
 }
 
-// Connections of the same age leave at different times, none before its Life.
+// Connections of the same age leave at different times, none before its Lifetime.
 func TestSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var s struck
 		tw := timingwheel.New()
 		inner := make(chan net.Conn, 200)
-		l := NewListener(chanListener(inner), tw, Limits{Life: time.Hour, Spread: 10 * time.Minute}, s.hook(start))
+		l := NewListener(chanListener(inner), tw, Limits{Lifetime: time.Hour, Spread: 10 * time.Minute}, s.hook(start))
 		for range cap(inner) {
 			conn, peer := net.Pipe()
 			defer peer.Close()
@@ -126,8 +126,8 @@ func TestSpread(t *testing.T) {
 		conn, _ := net.Pipe()
 		defer conn.Close()
 		c := NewConn(conn, tw, Limits{})
-		require.EqualValues(t, time.Duration(forever), c.lifeOf(Limits{Life: math.MaxInt64 - 1, Spread: math.MaxInt64}))
-		require.Zero(t, c.lifeOf(Limits{Spread: second}))
+		require.EqualValues(t, time.Duration(forever), c.lifetimeOf(Limits{Lifetime: math.MaxInt64 - 1, Spread: math.MaxInt64}))
+		require.Zero(t, c.lifetimeOf(Limits{Spread: second}))
 	})
 }
 

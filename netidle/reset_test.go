@@ -77,7 +77,7 @@ func (c closeConn) Close() error {
 
 // LastRead and LastWrite are exact whatever the limits are, and go on over SetLimits.
 func TestActivity(t *testing.T) {
-	for _, limits := range []Limits{{}, {Read: time.Hour}, {Write: time.Hour}, {Idle: time.Hour}, {Due: time.Hour}, {Life: time.Hour}} {
+	for _, limits := range []Limits{{}, {ReadIdle: time.Hour}, {WriteIdle: time.Hour}, {Idle: time.Hour}, {Due: time.Hour}, {Lifetime: time.Hour}} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			c, peer, _ := pipe(t, limits, WithActivity())
@@ -119,7 +119,7 @@ func TestLeaveWhenQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var s struck
-		c, _, _ := pipe(t, Limits{Life: time.Minute}, WithActivity(), s.hook(start),
+		c, _, _ := pipe(t, Limits{Lifetime: time.Minute}, WithActivity(), s.hook(start),
 			WithExtend(func(c *Conn, why Reason, n int) time.Duration {
 				if quiet := time.Since(c.LastWrite()); n < 100 && quiet < second {
 					return second - quiet

@@ -88,7 +88,7 @@ func runServer(name string) {
 		}
 	}
 	accepted := make(chan net.Conn, 1)
-	s.read = NewListener(handListener{l, accepted}, tw, Limits{Read: benchIdle})
+	s.read = NewListener(handListener{l, accepted}, tw, Limits{ReadIdle: benchIdle})
 	s.idle = NewListener(handListener{l, accepted}, tw, Limits{Idle: benchIdle})
 	for {
 		c, err := l.Accept()

@@ -8,7 +8,7 @@ import (
 // pieces: those of which the kernel does not know everything.
 //
 // A limit measures how long the peer keeps us waiting. Where bytes may be unread that the kernel
-// does not know, time counts only while a call waits: for Limits.Read a Read, for Limits.Idle
+// does not know, time counts only while a call waits: for Limits.ReadIdle a Read, for Limits.Idle
 // one of Read and Write. Until the first Read has begun, and after the end was read, it counts
 // always, so that a connection that its owner has forgotten is closed.
 

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // limits are all in use and none is reached.
-var limits = netidle.Limits{Read: time.Minute, Write: time.Minute, Idle: time.Minute, Life: time.Hour}
+var limits = netidle.Limits{ReadIdle: time.Minute, WriteIdle: time.Minute, Idle: time.Minute, Lifetime: time.Hour}
 
 func TestConn(t *testing.T) {
 	config := tlsConfig(t)

@@ -64,7 +64,7 @@ func play(ctx context.Context, r *story.Run) error {
 	reaper := &reaper{
 		tw: tw,
 		limits: netidle.HTTPLimits{
-			Idle: r.Real(idleLimit), Body: r.Real(bodyLimit), Response: r.Real(bodyLimit), Life: r.Real(lifeLimit),
+			Idle: r.Real(idleLimit), Body: r.Real(bodyLimit), Response: r.Real(bodyLimit), Lifetime: r.Real(lifeLimit),
 		},
 		reaped: func(c *netidle.Conn, why netidle.Reason) {
 			name, known := names.Load(c.RemoteAddr().String())

@@ -40,7 +40,7 @@ func TestReaper(t *testing.T) {
 				var reason netidle.Reason
 				r := &reaper{
 					tw:     tw,
-					limits: netidle.HTTPLimits{Idle: idleLimit, Body: bodyLimit, Response: bodyLimit, Life: lifeLimit},
+					limits: netidle.HTTPLimits{Idle: idleLimit, Body: bodyLimit, Response: bodyLimit, Lifetime: lifeLimit},
 					reaped: func(_ *netidle.Conn, why netidle.Reason) { at, reason = time.Since(start), why },
 				}
 				server := &http.Server{Handler: handler(story.NewRun(start, 1))}
