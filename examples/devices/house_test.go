@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-timingwheel/timingwheel"
-	"github.com/go-timingwheel/timingwheel/examples/internal/story"
+	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

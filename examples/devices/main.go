@@ -29,7 +29,7 @@ import (
 	_ "time/tzdata" // Berlin's clock, wherever the program runs
 
 	"github.com/go-timingwheel/timingwheel"
-	"github.com/go-timingwheel/timingwheel/examples/internal/story"
+	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/go-timingwheel/timingwheel/examples/internal/story"
+	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
 )
 
 func TestParseTable(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
-	"github.com/go-timingwheel/timingwheel/examples/internal/story"
+	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
 )
 
 const (

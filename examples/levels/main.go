@@ -17,7 +17,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-timingwheel/timingwheel/examples/internal/story"
+	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
 )
 
 func main() {

@@ -30,7 +30,7 @@ import (
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
-	"github.com/go-timingwheel/timingwheel/examples/internal/story"
+	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
 )
 
 func main() {

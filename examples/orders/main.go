@@ -1,15 +1,12 @@
-// Orders is a shop, served over HTTP. An order takes its goods from the stock at once. If it is
-// not paid, the customer is reminded after 20 minutes, and after 30 the order is cancelled and
-// the goods return to the stock. A payment stops both timers.
+// Orders is a shop. An order takes its goods from the stock at once. If it is not paid, the
+// customer is reminded after 20 minutes; after 30 the order is cancelled and the goods return to
+// the stock. A payment stops both timers.
 //
-// The program plays half an hour of the shop with customers of its own, some of whom pay at the
-// very last moment, and checks the outcome of every order and of the stock.
+// The program plays half an hour of the shop. Some customers pay at the very last moment. It
+// checks the outcome of every order and the stock.
 //
-//	go run ./examples/orders                                    half an hour in three seconds
-//	go run ./examples/orders -addr 127.0.0.1:8080 -scale 60     a shop to try by hand
-//
-//	curl -d '{"customer": "ada", "item": "mug", "quantity": 2}' 127.0.0.1:8080/orders
-//	curl -X POST 127.0.0.1:8080/orders/1/payment
+//	go run ./examples/orders              half an hour in three seconds
+//	go run ./examples/orders -scale 60    the same in thirty
 //
 // File orders.go is the part to copy.
 package main
@@ -19,8 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
@@ -30,111 +25,97 @@ import (
 const (
 	payWithin    = 30 * time.Minute
 	remindBefore = 10 * time.Minute
+	latecomers   = 40 // who pay at the last moment, 0.1 ms apart, so that some are in time
 )
 
-func goods() map[string]int { return map[string]int{"mug": 5, "lamp": 3, "poster": 100} }
+var goods = map[string]int{"mug": 5, "lamp": 3, "poster": 100}
 
 func main() {
 	story.Program{
 		Name: "orders",
-		About: "Orders is a shop that cancels an order and returns its goods to the stock when it is unpaid\n" +
-			"after 30 minutes. The customer is reminded 10 minutes before. A payment stops both.",
-		Passed:   "every order was either paid or cancelled, nothing came early, and the stock adds up",
-		Scale:    600,   // a timer is about a millisecond late, less than a second of the story
-		MaxScale: 18000, // half an hour in 100 ms, in which requests can be answered
-		Serves:   true,
+		About: "Orders is a shop that cancels an order, and returns its goods to the stock, if it is\n" +
+			"unpaid after 30 minutes. It reminds the customer 10 minutes before.",
+		Passed: "every order was either paid or cancelled,\n" +
+			"nothing came early, and the stock adds up",
+		Scale:    600,   // a timer is about a millisecond late: less than a second of the story
+		MaxScale: 18000, // half an hour in 100 ms
 		Play:     play,
 	}.Main()
 }
 
 func play(ctx context.Context, r *story.Run) error {
 	tw := timingwheel.New()
-	s := newShop(tw, r.Real(payWithin), r.Real(remindBefore), goods(), func(event string, d details) {
-		r.See(time.Now(), "order %d is %s", d.ID, event)
-		message := "the shop reminds %s: order %d is unpaid, 10 minutes left"
-		if event == "cancelled" {
-			message = "the shop tells %s that order %d is cancelled, and takes the goods back"
-		}
-		tell(r, d, message, d.Customer, d.ID)
-	})
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders", story.Handle(func(_ *http.Request, in details) (details, error) {
-		return s.place(in.Customer, in.Item, in.Quantity)
-	}))
-	mux.Handle("POST /orders/{id}/payment", story.Handle(func(r *http.Request, _ any) (details, error) {
-		return s.pay(story.ID(r))
-	}))
-	err := r.Serve(ctx, tw, mux, func(ctx context.Context, c *story.Client) error { return visits(ctx, r, c) })
-	r.Printf("the shop closes, %d timers are pending", tw.Len())
-	if r.Addr == "" {
-		r.Check(tw.Len() == 0, "%d timers are pending although every order is paid or cancelled", tw.Len())
-		left := goods()
-		for _, o := range s.orders {
-			if o.State == "paid" {
-				left[o.Item] -= o.Quantity
-			}
-		}
-		r.Check(maps.Equal(s.stock, left), "in stock are %v instead of %v", s.stock, left)
+	s := &shop{
+		tw: tw, payWithin: r.Real(payWithin), remindBefore: r.Real(remindBefore),
+		stock: maps.Clone(goods), orders: make(map[int]*order),
+		tell: func(event string, d details) {
+			r.See(time.Now(), "order %d is %s", d.ID, event)
+			tell(r, d, "is "+event)
+		},
 	}
-	return errors.Join(err, story.Within(tw.Shutdown)) // after the requests, which arm timers
-}
-
-// latecomers is how many customers pay at the last moment, 0.1 ms apart: a single one would
-// nearly always be too late or in time.
-const latecomers = 40
-
-func visits(ctx context.Context, r *story.Run, c *story.Client) error {
-	r.Printf("%d customers order a poster each and do not hurry to pay; they are not listed", latecomers)
-	var inTime atomic.Int32
-	visit := func(name, item string, quantity int, pays time.Duration) error {
-		placing := time.Now()
-		d := details{Customer: name, Item: item, Quantity: quantity}
-		if err := c.Call(ctx, http.MethodPost, "/orders", d, &d); err != nil {
-			return err
-		}
-		tell(r, d, "%s orders %d x %s: order %d", name, quantity, item, d.ID)
-		if err := story.Sleep(ctx, time.Until(placing.Add(pays))); err != nil {
-			return err
-		}
-		paid, cancelled := "pays", 0
-		err := c.Call(ctx, http.MethodPost, fmt.Sprintf("/orders/%d/payment", d.ID), nil, nil)
-		switch {
-		case errors.Is(err, story.ErrRefused):
-			paid, cancelled = "is too late to pay", 1
-		case err != nil:
-			return err
-		case item == "poster":
-			inTime.Add(1)
-		}
-		tell(r, d, "%s %s", name, paid)
-		// On a busy machine a payment may be late. No timer may be early.
-		reminder, reminded := placing.Add(r.Real(payWithin)-r.Real(remindBefore)), 0
-		if !time.Now().Before(reminder) {
-			reminded = 1
-		}
-		r.Want(0, reminded, reminder, "order %d is reminded", d.ID)
-		r.Want(cancelled, cancelled, placing.Add(r.Real(payWithin)), "order %d is cancelled", d.ID)
-		return nil
-	}
+	r.Printf("%d customers order a poster each and hesitate to pay; they are not listed", latecomers)
 	err := story.Together(latecomers+3, func(i int) error {
 		switch i {
 		case 0:
-			return visit("ada", "mug", 2, r.Real(5*time.Minute))
+			return visit(ctx, r, s, "ada", "mug", 2, r.Real(5*time.Minute))
 		case 1:
-			return visit("ben", "lamp", 1, r.Real(25*time.Minute))
+			return visit(ctx, r, s, "ben", "lamp", 1, r.Real(25*time.Minute))
 		case 2:
-			return visit("cleo", "mug", 3, r.Real(32*time.Minute))
+			return visit(ctx, r, s, "cleo", "mug", 3, r.Real(32*time.Minute))
 		}
-		return visit(fmt.Sprint("latecomer ", i), "poster", 1,
-			r.Real(payWithin)+time.Duration(i)*100*time.Microsecond)
+		last := s.payWithin + time.Duration(i-latecomers/2)*100*time.Microsecond
+		return visit(ctx, r, s, fmt.Sprint("latecomer ", i), "poster", 1, last)
 	})
-	r.Printf("of the %d who paid at the last moment %d were in time", latecomers, inTime.Load())
+	pending := tw.Len()
+	r.Check(pending == 0, "%d timers are pending although no order is unpaid", pending)
+	err = errors.Join(err, story.Within(tw.Shutdown))
+	left, inTime := maps.Clone(goods), 0
+	for _, o := range s.orders {
+		if o.State == "paid" {
+			left[o.Item] -= o.Quantity
+			if o.Item == "poster" {
+				inTime++
+			}
+		}
+	}
+	r.Printf("%d of the %d latecomers were in time", inTime, latecomers)
+	r.Printf("the shop closes, %d timers are pending", pending)
+	r.Check(maps.Equal(s.stock, left), "in stock are %v, want %v", s.stock, left)
 	return err
 }
 
-// tell prints what happens to an order, except to those of the many latecomers.
-func tell(r *story.Run, d details, format string, args ...any) {
+// visit orders something, pays after a while, and says what the shop must have done by then.
+func visit(ctx context.Context, r *story.Run, s *shop, name, item string, quantity int,
+	pays time.Duration) error {
+	placing := time.Now()
+	d, err := s.place(name, item, quantity)
+	if err != nil {
+		return err
+	}
+	tell(r, d, fmt.Sprintf("takes %d x %s", quantity, item))
+	if err := story.Sleep(ctx, time.Until(placing.Add(pays))); err != nil {
+		return err
+	}
+	cancelled := 0
+	if d, err = s.pay(d.ID); err == nil {
+		tell(r, d, "is paid")
+	} else {
+		tell(r, d, "is not paid: "+err.Error())
+		cancelled = 1
+	}
+	// On a busy machine a payment may be late. No timer may be early.
+	reminded, reminder := 1, placing.Add(s.payWithin-s.remindBefore)
+	if time.Now().Before(reminder) {
+		reminded = 0
+	}
+	r.Want(0, reminded, reminder, "order %d is reminded", d.ID)
+	r.Want(cancelled, cancelled, placing.Add(s.payWithin), "order %d is cancelled", d.ID)
+	return nil
+}
+
+// tell prints what happens to an order, unless it is one of the many posters.
+func tell(r *story.Run, d details, what string) {
 	if d.Item != "poster" {
-		r.Printf(format, args...)
+		r.Printf("order %d of %s %s", d.ID, d.Customer, what)
 	}
 }

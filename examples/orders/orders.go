@@ -10,48 +10,42 @@ import (
 )
 
 // This file is the part to copy: orders that hold stock, and return it if they are not paid in
-// time. shop.mu guards the stock and the state of every order. The timers need no guard, but
-// what they do is decided under it.
+// time.
 
 var (
 	errNoStock = errors.New("there are not that many in stock")
 	errNoOrder = errors.New("no such order")
 )
 
-// details is what others may know of an order. It is copied, which an order must not be: it
-// contains Timers.
+// details are the parts of an order that may be copied. The order itself contains Timers and must
+// not be.
 type details struct {
-	ID       int    `json:"id"`
-	Customer string `json:"customer"`
-	Item     string `json:"item"`
-	Quantity int    `json:"quantity"`
-	State    string `json:"state"` // unpaid, paid or cancelled
+	ID       int
+	Customer string
+	Item     string
+	Quantity int
+	State    string // unpaid, paid or cancelled
 }
 
 type order struct {
-	details          // its State is guarded by shop.mu, the rest is fixed
+	details          // shop.mu guards State; the rest does not change
 	reminder, expiry timingwheel.Timer
 }
 
+// A shop reminds a customer of an unpaid order, and then cancels it.
 type shop struct {
 	tw                      *timingwheel.TimingWheel
 	payWithin, remindBefore time.Duration
-	tell                    func(event string, d details) // of "reminded" and "cancelled", without the lock
+	tell                    func(event string, d details) // "reminded", "cancelled"; called without mu
 
 	mu     sync.Mutex
 	stock  map[string]int
-	orders map[int]*order // including paid and cancelled ones; a real shop has a database
+	orders map[int]*order // of every state; a real shop has a database
 }
 
-func newShop(tw *timingwheel.TimingWheel, payWithin, remindBefore time.Duration, stock map[string]int,
-	tell func(string, details)) *shop {
-	return &shop{tw: tw, payWithin: payWithin, remindBefore: remindBefore, tell: tell, stock: stock,
-		orders: make(map[int]*order)}
-}
-
-// place takes the goods from the stock and arms both timers. They live in this process only: a
-// shop that restarts reads its unpaid orders from the database and arms them with the time that
-// is left. If that is negative, Reset fires at once.
+// place takes the goods from the stock and arms both timers. They live in this process only: a shop
+// that restarts reads its unpaid orders from the database and arms them with the time that is left.
+// If that is negative, Reset fires at once.
 func (s *shop) place(customer, item string, quantity int) (details, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,14 +62,14 @@ func (s *shop) place(customer, item string, quantity int) (details, error) {
 	return o.details, nil
 }
 
-// pay stops both timers. At the last moment it may meet expire:
+// pay stops both timers. At the last moment it may race with expire:
 //
 //	driver    hands expire over to a goroutine
 //	pay       takes the lock, finds the order unpaid, marks it as paid
-//	pay       calls expiry.Stop, which returns false: expire is on its way
+//	pay       calls expiry.Stop, which returns false because expire is on its way
 //	expire    takes the lock, finds the order paid, leaves it alone
 //
-// Whichever takes the lock first wins. The result of Stop decides nothing; Stop only spares the
+// The first to take the lock wins. The results of Stop do not matter; the calls only spare the
 // wheel two timers that are no longer needed.
 func (s *shop) pay(id int) (details, error) {
 	s.mu.Lock()
@@ -93,7 +87,7 @@ func (s *shop) pay(id int) (details, error) {
 	return o.details, nil
 }
 
-// remind sends its mail without the lock, so that mail may cross with a payment.
+// remind sends its mail without the lock, so the mail may cross with a payment.
 func (s *shop) remind(o *order) {
 	s.mu.Lock()
 	d := o.details

@@ -1,7 +1,6 @@
 package story
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +9,11 @@ import (
 	"time"
 )
 
-// This file judges the outcome of a story. A program says which events it wants and notes
-// those that it sees. An event is a sentence, such as "order 3 is cancelled".
+// This file checks the outcome of a story. A program says which events it wants, and notes those
+// that it sees. An event is a sentence, such as "order 3 is cancelled".
 
-// patience is how much longer than planned something may take before it must be wrong. A busy
-// machine makes a story late, but nothing early, lost or twice.
+// patience is how much longer than planned something may take before it counts as a fault. A busy
+// machine makes a story late, but nothing early, lost or repeated.
 const patience = 30 * time.Second
 
 type event struct {
@@ -34,7 +33,7 @@ func (r *Run) eventLocked(name string) *event {
 }
 
 // Want says how often an event must be seen, and the earliest instant for the last time. It
-// replaces what an earlier call said. An event that no call wants must not be seen at all.
+// replaces what an earlier call said. An event that no call wants must not be seen.
 func (r *Run) Want(least, most int, earliest time.Time, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +41,7 @@ func (r *Run) Want(least, most int, earliest time.Time, format string, args ...a
 	e.least, e.most, e.earliest = least, most, earliest
 }
 
-// See notes that an event happened at the instant at.
+// See notes that an event happened at an instant.
 func (r *Run) See(at time.Time, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,15 +65,14 @@ func (r *Run) Check(ok bool, format string, args ...any) {
 	}
 }
 
-// Verdict returns everything that is wrong as one error, or nil.
+// Verdict returns all faults as one error, or nil.
 func (r *Run) Verdict() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	faults := r.faults[:len(r.faults):len(r.faults)]
+	faults := slices.Clip(r.faults)
 	for name, e := range r.events {
-		n := len(e.seen)
-		if n < e.least || n > e.most {
-			faults = append(faults, fmt.Errorf("%s: seen %d times, wanted %d to %d times", name, n, e.least, e.most))
+		if n := len(e.seen); n < e.least || n > e.most {
+			faults = append(faults, fmt.Errorf("%s: seen %d times, want %d to %d", name, n, e.least, e.most))
 		} else if n > 0 && e.seen[n-1].Before(e.earliest) {
 			faults = append(faults, fmt.Errorf("%s: %v early", name, e.earliest.Sub(e.seen[n-1])))
 		}
@@ -82,7 +80,8 @@ func (r *Run) Verdict() error {
 	return errors.Join(faults...)
 }
 
-// Await calls done until it returns nil, and gives up with its last error.
+// Await calls done until it returns nil, and gives up with its last error after the planned time
+// and some patience.
 func (r *Run) Await(ctx context.Context, planned time.Duration, done func() error) error {
 	for end := time.Now().Add(planned + patience); ; {
 		err := done()
@@ -95,49 +94,38 @@ func (r *Run) Await(ctx context.Context, planned time.Duration, done func() erro
 	}
 }
 
-// Together calls f for 0 to n-1 at the same time and returns all errors.
-func Together(n int, f func(i int) error) error {
-	errs := make([]error, n)
-	var running sync.WaitGroup
-	for i := range n {
-		running.Go(func() { errs[i] = f(i) })
+// Percentiles sorts d and describes how it is distributed.
+func Percentiles(d []time.Duration) string {
+	if len(d) == 0 {
+		return "none"
 	}
-	running.Wait()
-	return errors.Join(errs...)
+	slices.Sort(d)
+	at := func(q float64) time.Duration {
+		return d[int(q*float64(len(d)-1))].Round(10 * time.Microsecond)
+	}
+	return fmt.Sprintf("p50 %v  p90 %v  p99 %v  max %v", at(.5), at(.9), at(.99), at(1))
 }
 
-// Notes are what a test sees happen on the fake clock, each with the time since the start. Notes
-// of the same instant are in alphabetical order.
+// Notes are what a test sees happen on the fake clock, in order.
 type Notes struct {
 	start time.Time
 	mu    sync.Mutex
-	notes []note
-}
-
-type note struct {
-	at   time.Duration
-	text string
+	lines []string
 }
 
 // NewNotes returns notes that start now.
 func NewNotes() *Notes { return &Notes{start: time.Now()} }
 
-// Add notes that something happens now.
+// Add notes that something happens now, as in "20m0s ben is reminded".
 func (n *Notes) Add(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.notes = append(n.notes, note{time.Since(n.start), fmt.Sprintf(format, args...)})
+	n.lines = append(n.lines, fmt.Sprint(time.Since(n.start), " ", fmt.Sprintf(format, args...)))
 }
 
-// Lines returns nil or lines such as "20m0s ben is reminded".
-func (n *Notes) Lines() (lines []string) {
+// Lines returns the notes. Those of one instant have no order; compare with ElementsMatch.
+func (n *Notes) Lines() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	slices.SortFunc(n.notes, func(a, b note) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text))
-	})
-	for _, note := range n.notes {
-		lines = append(lines, fmt.Sprint(note.at, " ", note.text))
-	}
-	return lines
+	return n.lines
 }

@@ -2,6 +2,7 @@ package story
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -10,13 +11,12 @@ import (
 	"time"
 )
 
-// A Run is one run of a program: its clock, its output, and the check of its outcome. The
-// clock maps times of the story to times of the machine. Programs use it where times come in
-// and go out, so that everything in between knows the machine's time only.
+// A Run is one run of a program: its clock, its output and the checks of its outcome. The clock
+// maps times of the story to times of the machine. A program converts times where they come in
+// and go out; everything in between knows the machine's time only.
 type Run struct {
-	Addr   string    // from -addr; empty for a run that plays the story
-	Out    io.Writer // for what Printf does not print; not to be used at the same time
-	Passed string    // from Program; empty for a run that shows nothing
+	Out    io.Writer // for what Printf does not print; Printf must not run at the same time
+	Passed string    // as in Program
 
 	// Fixed when the run begins.
 	scale   float64   // seconds of the story in one second
@@ -24,13 +24,12 @@ type Run struct {
 	began   time.Time // the same moment on the machine's wall clock, which calendars follow
 	layout  string
 
-	printing sync.Mutex // from reading the clock to the end of the line
-	mu       sync.Mutex // guards what is in check.go
-	events   map[string]*event
-	faults   []error
+	mu     sync.Mutex // guards Out while Printf runs, and what follows
+	events map[string]*event
+	faults []error
 }
 
-// NewRun returns a run that begins now, for tests.
+// NewRun returns a run that begins now and prints nothing, for tests.
 func NewRun(opening time.Time, scale float64) *Run {
 	return &Run{Out: io.Discard, scale: scale, opening: opening, began: time.Now().Round(0),
 		layout: time.TimeOnly}
@@ -38,7 +37,7 @@ func NewRun(opening time.Time, scale float64) *Run {
 
 // Real returns how long d takes to play, rounded up so that nothing is early.
 func (r *Run) Real(d time.Duration) time.Duration {
-	if r.scale == 1 { // exactly: a float64 holds a hundred days in nanoseconds and no more
+	if r.scale == 1 { // a float64 is exact for a hundred days in nanoseconds and no more
 		return d
 	}
 	return time.Duration(math.Ceil(float64(d) / r.scale))
@@ -47,8 +46,8 @@ func (r *Run) Real(d time.Duration) time.Duration {
 // RealAt returns when the story reaches t, rounded up too.
 func (r *Run) RealAt(t time.Time) time.Time { return r.began.Add(r.Real(t.Sub(r.opening))) }
 
-// StoryAt returns what the clocks of the story show at a time of the machine. StoryAt of
-// RealAt(t) is not before t.
+// StoryAt returns what the clocks of the story show at a time of the machine. StoryAt(RealAt(t))
+// is not before t.
 func (r *Run) StoryAt(real time.Time) time.Time {
 	d := real.Sub(r.began)
 	if r.scale != 1 {
@@ -57,32 +56,29 @@ func (r *Run) StoryAt(real time.Time) time.Time {
 	return r.opening.Add(d)
 }
 
-// Printf prints a line with the time of the story, and indents further lines. Any goroutine
-// may call it; lines appear in the order of their times.
+// Printf prints a line that begins with the time of the story, and indents the lines after it.
+// Lines appear in the order of their times.
 func (r *Run) Printf(format string, args ...any) {
-	r.printing.Lock()
-	defer r.printing.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	now := r.StoryAt(time.Now()).Format(r.layout)
-	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n"+strings.Repeat(" ", len(now)+2))
-	fmt.Fprintf(r.Out, "%s  %s\n", now, text)
+	indent := "\n" + strings.Repeat(" ", len(now)+2)
+	fmt.Fprintf(r.Out, "%s  %s\n", now, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", indent))
 }
 
-// A Scene is something that happens at a time of the story.
+// A Scene is what happens at a time of the story.
 type Scene struct {
-	after time.Duration
-	do    func(context.Context) error
+	At time.Duration // after the opening
+	Do func() error
 }
-
-// At returns a scene that happens d after the opening.
-func At(d time.Duration, do func(context.Context) error) Scene { return Scene{d, do} }
 
 // Play plays the scenes in order, each not before its time, until one fails or ctx ends.
 func (r *Run) Play(ctx context.Context, scenes ...Scene) error {
 	for _, s := range scenes {
-		if err := r.Until(ctx, s.after); err != nil {
+		if err := r.Until(ctx, s.At); err != nil {
 			return err
 		}
-		if err := s.do(ctx); err != nil {
+		if err := s.Do(); err != nil {
 			return err
 		}
 	}
@@ -98,8 +94,25 @@ func (r *Run) Until(ctx context.Context, d time.Duration) error {
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
 	case <-time.After(d):
-		return ctx.Err()
 	}
+	return ctx.Err()
+}
+
+// Together calls f for 0 to n-1 at the same time and returns all errors.
+func Together(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() { errs[i] = f(i) })
+	}
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// Within calls end, such as a wheel's Shutdown, with a context that lasts ten seconds.
+func Within(end func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return end(ctx)
 }
