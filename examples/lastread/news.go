@@ -9,22 +9,21 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// News is the part to copy: a server that mails each reader a digest when there was no read for a
-// while. A reader with a digest to come has a key in digests. Every read puts it off, and it is
-// gone once the digest is due. mu guards the articles and what each reader has seen.
+// News is the part to copy: a server that mails each reader a digest after no read for
+// a while. digests has a key for each reader whose digest is to come; every read moves it later.
 type news struct {
 	digests *timingwheel.Map[string, struct{}]
 	quiet   time.Duration
 	mail    func(reader string, unread []string)
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows
 	articles []string
-	seen     map[string]int // how many of the articles; a real server has a database
+	seen     map[string]int // articles by reader; a real server has a database
 }
 
 func newNews(tw *timingwheel.TimingWheel, quiet time.Duration,
 	mail func(reader string, unread []string)) *news {
-	n := &news{quiet: quiet, mail: mail, articles: []string{}, seen: make(map[string]int)}
+	n := &news{quiet: quiet, mail: mail, seen: make(map[string]int)}
 	n.digests = timingwheel.NewMap(tw, n.digest)
 	return n
 }
@@ -36,7 +35,7 @@ func (n *news) publish() {
 }
 
 // read returns the articles that are new to the reader. A read at the very moment of the digest
-// either puts it off, or begins another two hours and the digest is sent.
+// either moves it later, or comes after it and starts another wait.
 func (n *news) read(reader string) []string {
 	unread := n.unread(reader)
 	n.digests.TouchOrSet(reader, struct{}{}, n.quiet)
@@ -49,8 +48,8 @@ func (n *news) leave(reader string) bool {
 	return ok
 }
 
-// digest is called when there was no read for as long as quiet. If the reader returns at that very
-// moment, either the read or the mail has the articles.
+// digest is called when the reader has read nothing for as long as quiet. If the reader returns at that
+// very moment, each article is in the answer to the read or in the mail.
 func (n *news) digest(reader string, _ struct{}) { n.mail(reader, n.unread(reader)) }
 
 func (n *news) unread(reader string) []string {
