@@ -27,9 +27,6 @@ var preambles = map[string]string{
 		var (
 			tw      *timingwheel.TimingWheel
 			conn    net.Conn
-			server  *http.Server
-			guarded net.Listener
-			limits  netidle.Limits
 			w       http.ResponseWriter
 			r       *http.Request
 			answers chan string
@@ -44,10 +41,15 @@ var preambles = map[string]string{
 		var wheelprom struct{ NewCollector func(*timingwheel.TimingWheel) any }`,
 	"docs/migrating.md": `
 		var (
+			tw      *timingwheel.TimingWheel
 			ctx     context.Context
+			conn    net.Conn
+			ln      net.Listener
+			buf     []byte
 			request struct{ fail, succeed func() }
 		)
-		func expire() {}`,
+		func expire() {}
+		func handle(message []byte) {}`,
 	"wheeldebug/README.md": `
 		var tw, sessions, retries *timingwheel.TimingWheel`,
 }
