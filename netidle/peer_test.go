@@ -649,18 +649,17 @@ func TestTLSGoodbye(t *testing.T) {
 		} else {
 			conn = tls.Server(NewConn(a, tw, Limits{}, test.opts...), server.TLS)
 		}
+		served := make(chan error, 1)
 		go func() {
 			p := make([]byte, 1)
-			if _, err := conn.Read(p); err != nil { // the handshake is over then
-				t.Error(err)
-			}
-			c, _ := Find(conn)
-			c.SetLimits(Limits{ReadIdle: 20 * time.Millisecond})
-			_, err := conn.Read(p)
-			if !errors.Is(err, ErrTimeout) {
-				t.Error(err)
+			_, err := conn.Read(p) // with the handshake
+			if err == nil {
+				c, _ := Find(conn)
+				c.SetLimits(Limits{ReadIdle: 20 * time.Millisecond})
+				_, err = conn.Read(p)
 			}
 			conn.Close()
+			served <- err
 		}()
 		var received bytes.Buffer
 		client := tls.Client(&teeConn{b, &received}, &tls.Config{InsecureSkipVerify: true})
@@ -668,6 +667,7 @@ func TestTLSGoodbye(t *testing.T) {
 		require.NoError(t, err)
 		_, err = client.Read(make([]byte, 1))
 		require.Equal(t, io.EOF, err)
+		require.ErrorIs(t, <-served, ErrTimeout) // before the client's goodbye can arrive
 		client.Close()
 		var last byte
 		for p := received.Bytes(); len(p) > 0; p = p[5+int(p[3])<<8+int(p[4]):] { // records
