@@ -8,16 +8,16 @@ import (
 )
 
 // This file holds what the Timer does when it fires, and how it is armed. All of it runs under
-// Conn.mu, but for the hook, the closing and the deadlines. Read and Write call none of it
-// unless they are tracked.
+// Conn.mu, except the hook, the closing and the deadlines. Read and Write call none of it unless
+// the Conn is tracked.
 
-// SetLimits replaces the limits. Read, Write and Idle go on counting from the last read or
-// write; one that was zero counts from now if that is later. Lifetime always counts from the
-// beginning, and Due from each call. It panics if a limit is negative. A limit that was reached
-// already stays so. After Close it does nothing.
+// SetLimits replaces the limits. ReadIdle, WriteIdle and Idle continue to count from the last read
+// or write, but one that was zero counts from now if that is later. Lifetime always counts from
+// the beginning, and Due from this call. A limit that was already reached stays reached. After
+// Close, SetLimits does nothing. It panics if a limit is negative.
 //
-// Cost: two mutexes, a clock reading. Listener's connections share up to 16 different Limits;
-// beyond those each call allocates.
+// SetLimits costs two mutexes and a clock reading. The connections of a Listener share up to 16
+// different Limits; with more of them, each call allocates.
 func (c *Conn) SetLimits(limits Limits) {
 	limits.check()
 	c.mu.Lock()
@@ -26,8 +26,8 @@ func (c *Conn) SetLimits(limits Limits) {
 	c.armLocked()
 }
 
-// setLimitsLocked changes what Read and Write touch before it reads the clock: a Read that found
-// nothing to do was over before that instant, and is not missed.
+// setLimitsLocked changes what Read and Write touch before it reads the clock. So a Read that did
+// not touch had returned before that instant, and is not missed.
 func (c *Conn) setLimitsLocked(limits Limits) {
 	if limits.several() {
 		c.moreLocked()
@@ -63,7 +63,7 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 		}
 		return
 	}
-	// There is one limit at most that counts from last.
+	// At most one limit counts from last.
 	from := int64(0)
 	set(old.ReadIdle, limits.ReadIdle, &from)
 	set(old.WriteIdle, limits.WriteIdle, &from)
@@ -72,19 +72,19 @@ func (c *Conn) setLimitsLocked(limits Limits) {
 	raise(&c.last, from)
 }
 
-// check is the Timer's callback. It may be called when nothing is due, any number of times: only
-// what it finds under mu counts.
+// check is the Timer's callback. It may be called at any time and any number of times: only what
+// it finds under mu counts.
 //
-// The clock is read before the instants are loaded, so a touch that was made before the limit
-// was reached is seen. The other way round it would be early:
+// It reads the clock before it loads the instants, so it sees each touch that was made before the
+// limit was reached. In the other order it would close early:
 //
 //	check                                 a Read
 //	loads the instants: due at 60.000 s
 //	                                      touches at 59.999 s
 //	reads the clock: 60.001 s, closes
 //
-// A read or write between the loading and the closing comes too late, as one just after the
-// closing would.
+// A read or write between the loading and the closing is too late, like one just after the
+// closing.
 func (c *Conn) check() {
 	c.mu.Lock()
 	if c.has(closed) {
@@ -113,13 +113,13 @@ func (c *Conn) check() {
 	if why.writes() || !opts.expire {
 		c.setLocked(writing, why)
 	}
-	c.armLocked() // for what limits the other direction, if that is not over
+	c.armLocked() // for limits of the other direction
 	c.mu.Unlock()
 
-	defer func() { // whatever the hook does
+	defer func() { // even if the hook panics
 		if opts.expire {
-			c.keepRead()
-			c.keepWrite()
+			c.keepReadExpired()
+			c.keepWriteExpired()
 		} else {
 			c.abort()
 		}
@@ -129,8 +129,8 @@ func (c *Conn) check() {
 	}
 }
 
-// abort closes the inner connection for a limit. With WithReset the socket goes first: a layer
-// such as TLS would wait until it has said goodbye to a peer that takes nothing.
+// abort closes the inner connection because a limit was reached. With WithReset it closes the
+// socket first: a layer such as TLS would wait to say goodbye to a peer that takes nothing.
 func (c *Conn) abort() {
 	if shared := c.config.Load(); shared.reset {
 		socket := c.inner
@@ -145,11 +145,11 @@ func (c *Conn) abort() {
 	c.inner.Close()
 }
 
-// nextLocked returns when the first limit will be reached, and which; 0 if none can be any more,
-// or not before a call waits again.
+// nextLocked returns when the first limit will be reached, and which one that is. It returns 0 if
+// no limit can be reached, or none before a call waits again.
 //
-// A direction that is finished has no limit. Idle holds until both are over: it is what closes a
-// connection that its owner forgot to close.
+// A finished direction has no limit of its own. Idle still holds when both are finished: it closes
+// a connection that its owner forgot to close.
 func (c *Conn) nextLocked() (at int64, why Reason) {
 	shared := c.config.Load()
 	m, limits := shared.more, shared.limits
@@ -158,10 +158,10 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 	idles := reads || writes
 	at = forever
 	consider := func(holds bool, limit time.Duration, from int64, reason Reason) {
-		reached := from + int64(limit)
-		if !holds || limit <= 0 || reached < from { // what overflows is beyond 292 years
+		if !holds || limit <= 0 {
 			return
 		}
+		reached := plus(from, int64(limit))
 		if m != nil && m.rare != nil {
 			reached = c.extendedLocked(reason, limit, reached)
 		}
@@ -196,34 +196,30 @@ func (c *Conn) nextLocked() (at int64, why Reason) {
 	return at, why
 }
 
-// lifetimeOf returns Lifetime with this connection's part of Spread.
+// lifetimeOf returns Lifetime plus this connection's part of Spread.
 func (c *Conn) lifetimeOf(limits Limits) time.Duration {
 	if limits.Lifetime == 0 || limits.Spread == 0 {
 		return limits.Lifetime
 	}
-	// A hash of the address, which no other connection has now, takes no room. The mixing is that of
-	// SplitMix64 (Steele, Lea and Flood 2014): a single multiplication leaves the addresses of one
-	// size class in step.
+	// The part is a hash of the Conn's address, so it takes no memory and no two live connections
+	// share their input. The mixing is that of SplitMix64 (Steele, Lea and Flood 2014). A single
+	// multiplication would leave the addresses of one size class evenly spaced.
 	x := uint64(uintptr(unsafe.Pointer(c)))
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	part, _ := bits.Mul64(x^x>>31, uint64(limits.Spread))
-	return limits.Lifetime + min(time.Duration(part), forever-limits.Lifetime)
+	return plus(limits.Lifetime, time.Duration(part))
 }
 
-// dueOf returns Due with the time that MinRate grants for what was read.
+// dueOf returns Due plus the time that MinRate grants for the bytes read.
 func (r *rare) dueOf(limits Limits) time.Duration {
 	if !limits.counts() {
 		return limits.Due
 	}
-	granted := float64(r.received.Load()) / float64(limits.MinRate) * float64(time.Second)
-	if granted >= float64(forever-limits.Due) {
-		return forever
-	}
-	return limits.Due + time.Duration(granted)
+	return atRate(limits.Due, r.received.Load(), limits.MinRate)
 }
 
-// armLocked arms the Timer for the next limit or look at the send queue.
+// armLocked arms the Timer for the next limit or the next look at the send queue.
 func (c *Conn) armLocked() {
 	at, why := c.nextLocked()
 	if why == 0 || c.has(closed) {

@@ -11,43 +11,41 @@ import (
 	"syscall"
 )
 
-// This file keeps io.Copy on sendfile and splice, in pieces small enough that progress
-// is seen. Its loops hold no lock.
+// This file keeps io.Copy on sendfile and splice, in pieces small enough that progress is seen. Its
+// loops hold no lock.
 //
-// The fast ways are taken only for what package net would take them for itself, a
-// regular file or a socket at the other end. With any other reader the inner
-// connection's ReadFrom would hide progress until the reader has filled the piece,
-// and any other type that has a SyscallConn may keep data in a buffer of its own,
-// which asking the kernel does not show.
+// They take these ways only where package net would: from a regular file, or between sockets. With
+// any other reader, the inner connection's ReadFrom would hide progress until the reader has filled
+// the piece. And any other type that has a SyscallConn may keep data in a buffer of its own, which
+// the kernel does not know about.
 
 const (
-	// filePiece is how much of a file goes by one ReadFrom of the inner connection.
-	// The cost of a piece, a few small system calls, must not show beside sending it, and
-	// a peer that takes less within a limit counts as idle where the kernel cannot be
-	// asked. On loopback the processor time of sending 64 MiB was that of sending it in
-	// one, with any size from 64 KiB to 1 MiB.
+	// filePiece is how much of a file one ReadFrom of the inner connection sends. A peer that
+	// takes less within a limit counts as idle if the kernel cannot be asked, so it should be
+	// small. The cost of a piece, a few small system calls, must not show beside sending it. On
+	// loopback, 64 MiB took the same processor time in one piece and in pieces of any size from
+	// 64 KiB to 1 MiB.
 	filePiece = 256 << 10
 
-	// splicePiece is the most that goes from socket to socket at once. Usually it is
-	// what has arrived, which is less.
+	// splicePiece is the most that goes from socket to socket at once. Usually less has arrived.
 	splicePiece = 256 << 10
 
-	// smallPiece is the size of the buffer by which small pieces go from socket to socket.
+	// smallPiece is the size of the buffer for small pieces that go from socket to socket.
 	smallPiece = 16 << 10
 )
 
-// way is how a copy goes.
+// way is how data is copied.
 type way uint8
 
 const (
-	buffered way = iota // read and written
-	byFile              // ReadFrom of the inner connection from a file: sendfile
-	bySplice            // from socket to socket or file in the kernel
+	buffered way = iota // through a buffer
+	byFile              // by ReadFrom of the inner connection, which uses sendfile
+	bySplice            // in the kernel, from a socket to a socket or file
 )
 
-// ReadFrom copies from r until its end. Regular files go by the inner connection's
-// ReadFrom, which knows sendfile; sockets of package net on Linux go to TCP by splice;
-// everything else is read and written through a buffer. Each piece touches.
+// ReadFrom copies from r to the connection until the end of r. It sends regular files with the
+// inner connection's ReadFrom, which uses sendfile. On Linux, it copies from sockets of package net
+// to TCP by splice. All else goes through a buffer. Each piece counts as a write.
 func (c *Conn) ReadFrom(r io.Reader) (int64, error) {
 	switch way, s := c.wayFrom(r); way {
 	case byFile:
@@ -70,8 +68,8 @@ func (c *Conn) wayFrom(r io.Reader) (way, socket) {
 	return wayTo(to, source)
 }
 
-// WriteTo copies to w until the end of what can be read: by splice on Linux if w is a
-// TCP connection, in a Conn or not, or a file; else through a buffer.
+// WriteTo copies from the connection to w until the end of the stream. On Linux, it uses splice if
+// w is a file or a TCP connection, also one in a Conn. Otherwise the data goes through a buffer.
 func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	if to, ok := w.(*Conn); ok {
 		return to.ReadFrom(c)
@@ -82,7 +80,7 @@ func (c *Conn) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, readerOnly{c})
 }
 
-// wayTo returns bySplice if that leads from source to the inner connection or file to.
+// wayTo returns bySplice if data can go that way from source to the inner connection or file to.
 func wayTo(to any, source io.Reader) (way, socket) {
 	switch to.(type) {
 	case *net.TCPConn, *os.File:
@@ -99,8 +97,8 @@ type (
 	readerOnly struct{ io.Reader }
 )
 
-// unlimit returns what is inside the LimitedReaders around r, and how much of it they
-// let through. http.Server passes a file in one.
+// unlimit returns the reader inside the LimitedReaders around r, and how much they let through.
+// http.Server passes a file in a LimitedReader.
 func unlimit(r io.Reader) (source io.Reader, limit int64) {
 	limit = math.MaxInt64
 	for {
@@ -125,8 +123,8 @@ func consume(r io.Reader, n int64) {
 	}
 }
 
-// isRegularFile recognises an *os.File and the type that package os puts around it
-// when File.WriteTo hands it on.
+// isRegularFile reports whether r is a regular file: an *os.File, or the type in which File.WriteTo
+// passes one on.
 func isRegularFile(r io.Reader) bool {
 	f, ok := r.(interface {
 		syscall.Conn
@@ -139,7 +137,7 @@ func isRegularFile(r io.Reader) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// isOf reports that the type of v, or what it points to, is one of the package's own.
+// isOf reports whether the package declares the type of v, or the type that v points to.
 func isOf(pkg string, v any) bool {
 	t := reflect.TypeOf(v)
 	if t.Kind() == reflect.Pointer {
@@ -173,12 +171,11 @@ func (c *Conn) sendFile(r io.Reader) (n int64, err error) {
 	return n, nil
 }
 
-// A socket is a stream socket of package net, on a platform where the kernel can be
-// asked what has arrived.
+// A socket is a stream socket of package net, on a system that can tell how much has arrived.
 type socket struct {
-	reader io.Reader // the net.Conn, or what package net puts around it
+	reader io.Reader // the net.Conn, or the type in which package net passes one on
 	raw    syscall.RawConn
-	conn   *Conn // around it, or nil
+	conn   *Conn // the Conn on top of it, or nil
 }
 
 // socketOf returns the socket that r is, if it is one.
@@ -208,13 +205,13 @@ func socketOf(r io.Reader) (s socket, ok bool) {
 	return s, err == nil
 }
 
-// splice copies from r, in which there is the socket s, to a connection or file of package net
-// or os, which c is around if it is not nil.
+// splice copies from r, which contains the socket s, to a connection or file of package net or os.
+// c is the Conn on top of that connection, or nil.
 //
-// Given a piece of N bytes, package net's splice returns only when N bytes have come, and a
-// session in which 40 bytes come every ten seconds would look idle for any N. So what comes in
-// small pieces is read and written, by as few system calls as splice makes. Once a piece fills
-// the buffer the kernel is asked how much more has arrived, and exactly that is let through.
+// Package net's splice of N bytes returns only when N bytes have arrived. For any N, a session with
+// 40 bytes every ten seconds would look idle. So small pieces are read and written, with as few
+// system calls as splice makes. Once a piece fills the buffer, splice asks the kernel how much more
+// has arrived and lets exactly that through.
 func splice(to io.ReaderFrom, c *Conn, r io.Reader, s socket) (n int64, err error) {
 	var w io.Writer = to.(io.Writer)
 	if c != nil {
@@ -223,23 +220,13 @@ func splice(to io.ReaderFrom, c *Conn, r io.Reader, s socket) (n int64, err erro
 	_, limit := unlimit(r)
 	for large := false; limit > 0; {
 		var moved int64
-		if size := min(limit, splicePiece); large {
-			size = min(size, int64(unread(s.raw)))
-			if large = size >= smallPiece; !large {
+		if large {
+			size := min(limit, splicePiece, int64(unread(s.raw)))
+			if size < smallPiece {
+				large = false
 				continue
 			}
-			piece := io.LimitedReader{R: s.reader, N: size}
-			_, err = to.ReadFrom(&piece)
-			moved = size - piece.N
-			if moved > 0 && s.conn != nil {
-				s.conn.received(moved)
-			}
-			if moved > 0 && c != nil {
-				c.touch(touchWrites)
-			}
-			if err != nil {
-				err = explainCopy(err, c, s.conn)
-			}
+			moved, err = s.spliceOnce(to, c, size)
 		} else {
 			moved, err = s.copySmall(w, min(limit, smallPiece))
 			large = moved == smallPiece
@@ -262,12 +249,29 @@ func splice(to io.ReaderFrom, c *Conn, r io.Reader, s socket) (n int64, err erro
 	return n, nil
 }
 
-// smallBuffers holds buffers for copySmall, which has one only while it has bytes: a proxy has
-// many connections that wait.
+// spliceOnce moves size bytes, which have arrived, in the kernel.
+func (s *socket) spliceOnce(to io.ReaderFrom, c *Conn, size int64) (moved int64, err error) {
+	piece := io.LimitedReader{R: s.reader, N: size}
+	_, err = to.ReadFrom(&piece)
+	moved = size - piece.N
+	if moved > 0 && s.conn != nil {
+		s.conn.received(moved)
+	}
+	if moved > 0 && c != nil {
+		c.touch(touchWrites)
+	}
+	if err != nil {
+		err = explainCopy(err, c, s.conn)
+	}
+	return moved, err
+}
+
+// smallBuffers holds buffers for copySmall. It uses one only while it has bytes, because most
+// connections of a proxy wait for some.
 var smallBuffers = sync.Pool{New: func() any { return new([smallPiece]byte) }}
 
-// copySmall waits for bytes, at most limit, and writes them to w. The error is io.EOF at the end
-// of what can be read.
+// copySmall waits for bytes, at most limit, and writes them to w. At the end of the stream the
+// error is io.EOF.
 func (s *socket) copySmall(w io.Writer, limit int64) (n int64, err error) {
 	buffer := smallBuffers.Get().(*[smallPiece]byte)
 	defer func() {
@@ -308,7 +312,7 @@ func (s *socket) copySmall(w io.Writer, limit int64) (n int64, err error) {
 	return int64(written), err
 }
 
-// explain makes of an error of the system call what package net makes of it.
+// explain turns an error of the system call into the error that package net would return.
 func (s *socket) explain(err error) error {
 	conn := s.reader.(net.Conn)
 	local := conn.LocalAddr()
@@ -326,7 +330,7 @@ func (s *socket) explain(err error) error {
 	return outer
 }
 
-// explainCopy explains an error that may be of either end; an end that is not a Conn is nil.
+// explainCopy explains an error that may come from either end. An end that is not a Conn is nil.
 func explainCopy(err error, to, from *Conn) error {
 	if from != nil && from.why(reading) != 0 {
 		return from.explain(err, reading)

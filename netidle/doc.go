@@ -1,11 +1,12 @@
 /*
-Package netidle closes connections that are idle, and those that live too long, by timers
-of a timing wheel.
+Package netidle closes network connections that are idle or too old. It runs on the timers of a
+timing wheel.
 
 	tw := timingwheel.New()
 	l, err := net.Listen("tcp", ":8080")
 	...
-	l = netidle.NewListener(l, tw, netidle.Limits{Idle: time.Minute, Lifetime: 12 * time.Hour},
+	limits := netidle.Limits{Idle: time.Minute, Lifetime: 12 * time.Hour}
+	l = netidle.NewListener(l, tw, limits,
 		netidle.WithOnTimeout(func(c *netidle.Conn, why netidle.Reason) {
 			log.Printf("%v closed: %v", c.RemoteAddr(), why)
 		}))
@@ -14,97 +15,104 @@ of a timing wheel.
 		...
 	}
 
-A Conn is a net.Conn with Limits: on the time without a read, without a write, without
-either, on its life, and on a step such as a handshake. When one is reached the connection is
-closed, or, with WithExpire, its deadline is set in the past. A hook is told why before that.
-Conn.Reason and the errors of Read and Write (ErrTimeout) say it afterwards.
+A Conn is a net.Conn with Limits. They bound the time without a read, without a write, or without
+either, the age of the connection, and the duration of a step such as a handshake. When a
+connection reaches a limit, the package calls the hook of WithOnTimeout and closes the connection.
+With WithExpire it sets a deadline in the past instead. Conn.Reason returns which limit was
+reached, and the errors of Read and Write match ErrTimeout.
 
 # When to use it
 
-For servers of many connections that would otherwise set a deadline before each Read and
-Write. It costs a fraction of that. It also sees what deadlines do not: activity in the
-other direction, and an upper bound on a connection's life. If a Read has to end after a
-time and the connection lives on, use a deadline. The deadlines of a Conn are those of the
-inner connection, and both may be used at once.
+Use it in a server that has many connections and would otherwise set a deadline before each Read
+and Write. It costs a fraction of that. It also covers what deadlines do not: activity in the other
+direction, and the age of a connection. Use a deadline if one Read must end after some time and the
+connection lives on. The deadlines of a Conn are those of the inner connection. Deadlines and
+limits may be used together.
 
 # Cost
 
-	Read, Write          a clock reading and an atomic operation more; no lock.
-	                     Nothing for a direction that no limit asks for
-	other connections    two mutexes and two clock readings more for each call: of what is no
-	                     socket of package net, and on systems where the kernel is not asked
-	TouchRead            an atomic operation
-	SetLimits            two mutexes, a clock reading
-	a connection         three allocations, 128 bytes with the Timer. More with two or three of
-	                     Read, Write and Idle, or if it is not a TCP socket on Linux
-	a busy connection    a callback of the wheel about once per limit
+	Read, Write        one more clock reading and atomic operation, and no lock; nothing in a
+	                   direction that no limit covers
+	other connections  two more mutexes and clock readings for each call, if the inner connection
+	                   is not a socket of package net or the system cannot be asked about it
+	TouchRead          one atomic operation
+	SetLimits          two mutexes and one clock reading
+	each connection    three allocations, 128 bytes with the Timer; more with two or more of
+	                   ReadIdle, WriteIdle, Idle and Due, or if it is not a TCP socket on Linux
+	busy connection    about one callback of the wheel per limit
 
 # What counts
 
-A limit measures how long the peer keeps us waiting. A read counts when Read has returned some
-bytes, a write when Write has. A connection is never closed before its limit, and late by what the
-wheel's timers are: about a tick.
+A limit measures how long the peer keeps the program waiting. A Read counts when it has returned
+bytes, and a Write when it has written some. A connection is never closed before its limit. It is
+closed as late as the wheel's timers fire, by about a tick.
 
-While bytes that the peer has sent are still unread, the peer waits for us, and time does not
-count. A proxy whose client is slow does not lose its backend. On Linux and other Unix systems the
-kernel is asked, when a limit would be reached, whether anything is unread, the end of the stream
-included. A connection whose owner never reads what has come is closed by Limits.Lifetime only.
+While bytes from the peer are unread, the peer is waiting for the program, and time does not count.
+So a proxy with a slow client does not lose its backend. On Linux and other Unix systems the
+package asks the kernel, when a limit would be reached, whether anything is unread. The end of the
+stream counts as unread, too. If a program never reads what has arrived, ReadIdle and Idle do not
+close the connection, but Lifetime does.
 
-The kernel does not know of bytes in a buffer between the socket and the Conn, as that of a
-*tls.Conn under a Conn, and on other systems it is not asked. There time counts while a call waits:
-for Limits.ReadIdle a Read, for Limits.Idle a Read or a Write. Until the first Read begins, and after
-the end was read, it counts always. What a layer on top of the Conn has read counts as read.
+The kernel does not know about bytes in a buffer between the socket and the Conn, such as that of a
+*tls.Conn under a Conn, and other systems cannot be asked at all. There, time counts only while a
+call waits: a Read for ReadIdle, a Read or a Write for Idle. It counts all the time before the
+first Read begins and after the end of the stream has been read. Bytes that a layer on top of the
+Conn has read and buffered count as read.
 
-A handler that computes for longer than Limits.ReadIdle or Limits.Idle, with nothing unread, loses its
+A handler that computes for longer than ReadIdle or Idle, while nothing is unread, loses its
 connection. Lift the limits with SetLimits while it works.
 
-A direction that is finished has no limit: reading after the end of the stream or CloseRead,
-writing after CloseWrite. Idle and Lifetime hold until the connection is closed.
+A finished direction has no limit: reading after the end of the stream or CloseRead, and writing
+after CloseWrite. Idle, Lifetime and Due hold until the connection is closed.
 
 # Slow peers
 
-The kernel buffers megabytes, so a slow download may go on for long after Write has returned, or
-before it does. For TCP on Linux bytes that the peer acknowledges count as written, too. The kernel
-says when it last sent data and when it last had an answer, so a peer that takes nothing any more
-is closed about on time: late by some 20 ms for the steps of the kernel's clock, and by up to twice
-TCP's retransmission timeout, usually 0.4 s, if the connection was probed meanwhile. A receiver
-whose buffer is full announces room only when a sixteenth of the buffer is free, or a segment's
-worth. The sender cannot see less, so a peer that takes less within a limit is closed.
+The kernel buffers megabytes, so a slow download may continue long after Write has returned, or
+long before it does. For TCP on Linux, bytes that the peer acknowledges count as written, too. The
+kernel reports when it last sent data and when it last received an answer, so a peer that stops
+taking data is closed about on time. It is late by up to 20 ms, for the steps of the kernel's
+clock. If the kernel has probed the connection meanwhile, it is late by up to twice TCP's
+retransmission timeout, usually 0.4 s. A receiver with a full buffer announces room only when a
+sixteenth of the buffer, or one segment, is free. The sender sees nothing smaller, so a peer that
+takes less than that within a limit is closed.
 
-The send queue of a Unix socket, of Multipath TCP and of kernels that do not tell all, as gVisor, is
-sampled every quarter of the limit while nothing is written: a peer that takes nothing is closed
-late by up to a quarter. The queue of a Unix socket changes in steps of up to 32 KiB.
+Unix sockets, Multipath TCP and some kernels, such as gVisor, report less. There the package
+samples the send queue every quarter of the limit while nothing is written. A peer that takes
+nothing is closed late by up to a quarter of the limit. The queue of a Unix socket changes in steps
+of up to 32 KiB.
 
-The socket is found under a *tls.Conn, under whatever else has a NetConn method, and under a struct
-that embeds a net.Conn, as the connections of netutil.LimitListener do. WithSocket names it in other
-cases. Where there is none, and on other systems, a large Write goes in pieces of 64 KiB, under a
-lock of its own so that those of two goroutines do not mix. A blocked writer wakes only when a part
-of the send buffer is free, on Linux a third: a peer that takes less within a limit is closed.
-Writes to datagram connections are never split.
+The package finds the socket under a *tls.Conn, under any other type with a NetConn method, and
+under a struct that embeds a net.Conn, as the connections of netutil.LimitListener do. WithSocket
+names the socket in other cases. If there is none, and on other systems, Write splits its data into
+pieces of 64 KiB, and holds a lock so that the pieces of two goroutines do not mix. A blocked
+writer wakes only when part of the send buffer is free, on Linux a third. A peer that takes less
+than that within a limit is closed. Writes to datagram connections are never split.
 
 # HTTP
 
-HTTPListener gives the connections of an http.Server the limits of the phase they are in:
+HTTPListener gives each connection of an http.Server the limits of its current phase:
 
 	l = netidle.HTTPListener(server, l, tw, netidle.HTTPLimits{
-		Header:   10 * time.Second, // for the header of a request to arrive, with the TLS handshake
-		Body:     30 * time.Second, // while a handler waits for the body and nothing comes
+		Header:   10 * time.Second, // until a request's header, or the TLS handshake, is complete
+		Body:     30 * time.Second, // while a handler waits for the body and nothing arrives
 		Response: 30 * time.Second, // while the client takes nothing of the response
 		Idle:     time.Minute,      // between requests
 		Hijacked: netidle.Limits{Idle: time.Minute},
-		Lifetime:     12 * time.Hour,
+		Lifetime: 12 * time.Hour,
 	})
 	server.Serve(l)
 
-A handler may compute for longer than all of these. With a Listener it would lose its
-connection, and with the limits lifted by http.Server.ConnState a client that stalls in the
-middle of a body, takes nothing, or is hijacked would keep it for ever.
+A handler may compute for longer than Header, Body, Response and Idle. With NewListener it would
+lose its connection. Lifting the limits in http.Server.ConnState does not help: then a client keeps
+its connection forever if it stalls in the middle of a body, takes nothing of the response, or is
+hijacked.
 
 # Before a connection is closed
 
-WithExtend is asked first, and may extend the limit. So a server pings a client that is silent,
-and closes the connection if no answer comes, or grants time for a goodbye when Limits.Lifetime is
-over. With WithActivity it sees when bytes last moved, and closes when the connection is quiet:
+WithExtend sets a function that may extend a limit when it is reached. A server can ping a silent
+client and close the connection if no answer comes, or grant time for a goodbye at the end of
+Lifetime. With WithActivity the function knows when bytes last moved, and can wait until the
+connection is quiet:
 
 	netidle.WithExtend(func(c *netidle.Conn, why netidle.Reason, n int) time.Duration {
 		switch quiet := time.Since(c.LastRead()); {
@@ -117,37 +125,37 @@ over. With WithActivity it sees when bytes last moved, and closes when the conne
 		return 0
 	})
 
-Limits.Spread keeps connections that were made together from leaving together. Limits.Due ends
-a handshake, a login or a header that takes too long, and with Limits.MinRate one that trickles.
-WithReset frees what a peer has not taken.
+Spread keeps connections that were made together from being closed together. Due ends a handshake,
+a login or a header that takes too long, and MinRate ends one that trickles. WithReset frees at
+once what a peer has not taken.
 
 # io.Copy and net.Buffers
 
-Files are sent by sendfile, and TCP connections filled from TCP and Unix connections by splice on
-Linux, as without a Conn: in pieces of 256 KiB at most, of sockets only what has arrived, so that a
-slow sender is not taken for idle. Small messages are read and written, by no more system calls than
-a plain copy makes. From TCP to a Unix socket, for which package net knows splice, data is copied
-through a buffer.
+io.Copy to a Conn sends files by sendfile. On Linux it copies from TCP and Unix connections to TCP
+connections by splice. Package net does the same without a Conn. The data goes in pieces of at most
+256 KiB, and from a socket only as much as has arrived, so a slow sender does not look idle. Small
+messages are read and written, with no more system calls than a plain copy makes. From TCP to a
+Unix socket, where package net would splice, data goes through a buffer.
 
-net.Buffers uses writev for types of package net only. Conn.WriteBuffers does for a Conn.
+net.Buffers uses writev for types of package net only. Conn.WriteBuffers uses it for a Conn.
 
 # Methods that the inner connection lacks
 
-CloseWrite, CloseRead and SyscallConn are always there; the error of an inner connection that has
-none wraps errors.ErrUnsupported. Types for each combination would give no *Conn on which to call
-SetLimits. Code that asks whether there is a CloseWrite, and closes otherwise, should look at its
-error.
+A Conn always has the methods CloseWrite, CloseRead and SyscallConn. If the inner connection lacks
+one, its error wraps errors.ErrUnsupported. A type for each combination of methods would leave no
+*Conn on which to call SetLimits. Code that closes a connection because it has no CloseWrite should
+also do so if CloseWrite returns this error.
 
 # Layers
 
-With TLS, put tls.Server or tls.NewListener on top of a Conn; Find gets the Conn back. A Conn under
-TLS has no keys, so when a limit closes it the peer gets no close_notify. It gets one with
-WithExpire and Limits.ReadIdle: the owner of the *tls.Conn sees an error and closes it while writing is
-still possible. It also gets one from a Conn around a *tls.Conn, but the closing then waits, for up
-to five seconds, until package tls has said goodbye. Callbacks of the wheel call the hook and close
-connections: a wheel made WithInline, or with an executor that blocks, is held up by that.
+For TLS, put tls.Server or tls.NewListener on top of a Conn; Find returns the Conn underneath. A
+Conn under TLS has no keys, so when a limit closes it, the peer receives no close_notify. The peer
+does receive one with WithExpire and ReadIdle: the owner of the *tls.Conn sees an error and closes
+it while writing is still possible. It also receives one from a Conn around a *tls.Conn, but then
+closing waits up to five seconds for package tls to send it. The wheel's callbacks call the hook
+and close connections, so this delays a wheel made with WithInline or with an executor that blocks.
 
-A connection does not end with the wheel: if that is stopped, package time takes over
-the limits of the connections that live, and of those made later.
+A connection outlives its wheel. When the wheel is stopped, package time takes over the limits of
+all connections, including those made later.
 */
 package netidle

@@ -6,18 +6,20 @@ import (
 	"net"
 )
 
-// ErrTimeout is what errors.Is finds in the errors of a connection that reached a
-// limit.
+// This file holds the errors of connections that have reached a limit. It takes no lock: Read and
+// Write call explain.
+
+// ErrTimeout is matched by the errors of a connection that has reached a limit, with errors.Is.
 var ErrTimeout = errors.New("netidle: timeout")
 
-// TimeoutError is what Read, Write and the others return once a limit was reached:
-// the error of the inner connection with the reason in front of it. errors.Is finds
-// ErrTimeout in it and, if the connection was closed, net.ErrClosed. If it comes
-// inside a *net.OpError it is returned inside one. io.EOF is never wrapped.
+// TimeoutError is the error of Read, Write and other methods of a connection that has reached a
+// limit. It adds the reason to the error of the inner connection. It matches ErrTimeout and, if
+// the connection was closed, net.ErrClosed. If the inner connection returns a *net.OpError, the
+// TimeoutError is inside a *net.OpError, too. io.EOF is returned as it is.
 //
-// It is a net.Error. Timeout is true if the deadline was set (WithExpire), false if the
-// connection was closed, by the limit or meanwhile by its owner: a loop that goes on reading
-// after a timeout, as many do, would otherwise spin on a closed connection.
+// TimeoutError is a net.Error. Its Timeout method returns true if a deadline was set (see
+// WithExpire), and false if the connection was closed, by the limit or since then by its owner.
+// Many programs read again after a timeout, and would do so forever on a closed connection.
 type TimeoutError struct {
 	Reason Reason
 	Err    error // of the inner connection
@@ -25,7 +27,9 @@ type TimeoutError struct {
 	closed bool
 }
 
-func (e *TimeoutError) Error() string { return "netidle: " + e.Reason.String() + ": " + e.Err.Error() }
+func (e *TimeoutError) Error() string {
+	return "netidle: " + e.Reason.String() + ": " + e.Err.Error()
+}
 
 func (e *TimeoutError) Unwrap() error { return e.Err }
 
@@ -35,12 +39,12 @@ func (e *TimeoutError) Is(target error) bool {
 
 func (e *TimeoutError) Timeout() bool { return !e.closed }
 
-// Temporary returns false. It is there for net.Error, and keeps package tls from
-// reading on.
+// Temporary returns false. It makes TimeoutError a net.Error and keeps package tls from reading
+// again.
 func (e *TimeoutError) Temporary() bool { return false }
 
-// explain adds the reason to an error of the inner connection. The direction's reason is set
-// before the connection is closed or its deadline is, so an error that comes of that finds it.
+// explain adds the reason to an error of the inner connection. A direction's reason is set before
+// the connection is closed or its deadline is set, so explain finds it in the errors that follow.
 func (c *Conn) explain(err error, d direction) error {
 	if err == nil || err == io.EOF {
 		return err
@@ -49,8 +53,8 @@ func (c *Conn) explain(err error, d direction) error {
 	if reason == 0 {
 		return err
 	}
-	over := c.has(closed) || !c.config.Load().expire
-	timeout := &TimeoutError{Reason: reason, Err: err, closed: over}
+	isClosed := c.has(closed) || !c.config.Load().expire
+	timeout := &TimeoutError{Reason: reason, Err: err, closed: isClosed}
 	op, ok := err.(*net.OpError)
 	if !ok {
 		return timeout

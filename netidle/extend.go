@@ -2,17 +2,17 @@ package netidle
 
 import "time"
 
-// This file extends limits that were reached. The record of extensions is made when one is first
-// asked for.
+// This file extends limits that were reached. Conn.mu guards its records, which are made when
+// extend is first called, and is not held while extend runs.
 
-// WithExtend has extend called when a connection has reached a limit. It returns for how long
-// the limit is extended; if that is zero or negative, the connection times out. If something is
-// read or written meanwhile that the limit counts, it counts from then, whatever extend
-// returned. n is how many times extend was called before for the same limit, since something
-// moved or, for Lifetime and Due, at all.
+// WithExtend sets a function that is called when a connection reaches a limit. It returns how long
+// to extend the limit; if that is zero or negative, the connection times out. If bytes that the
+// limit counts move in the meantime, it counts from then, whatever extend returned. The argument n
+// is the number of earlier calls for the same limit since such bytes last moved or, for Lifetime
+// and Due, the number of all earlier calls.
 //
-// So a server may ping a silent client, and time out if no answer comes. A ping that is written
-// counts as a write, so the limit should be ReadIdle:
+// For example, a server can ping a silent client and close the connection if no answer comes. The
+// ping counts as a write, so the limit should be ReadIdle:
 //
 //	netidle.WithExtend(func(c *netidle.Conn, why netidle.Reason, n int) time.Duration {
 //		if why != netidle.ReadIdle || n == 2 {
@@ -22,15 +22,14 @@ import "time"
 //		return 10 * time.Second
 //	})
 //
-// For Lifetime it may begin to say goodbye, and grant the time for that.
+// For Lifetime, extend can begin a goodbye and grant the time for it.
 //
-// extend runs where callbacks of the wheel run, by default on a goroutine of its own, and
-// without a lock: it may call all methods of c. While it runs its limit does not hold, so it must
-// not block: a ping is best written with a deadline. For one connection and one limit there is
-// one call at a time. If extend panics, the connection times out. WithExtend panics if extend is
-// nil.
+// The function runs where callbacks of the wheel run, by default on its own goroutine. It holds no
+// lock, so it may call all methods of c. While it runs, its limit does not hold, so it must not
+// block: set a deadline before writing a ping. There is one call at a time for each connection and
+// limit. If extend panics, the connection times out. WithExtend panics if extend is nil.
 //
-// Cost: nothing until a limit is reached; then some 500 bytes for the connection.
+// WithExtend costs nothing until a limit is reached, and then some 500 bytes for the connection.
 func WithExtend(extend func(c *Conn, why Reason, n int) time.Duration) Option {
 	if extend == nil {
 		panic("netidle: nil function to extend limits")
@@ -38,22 +37,22 @@ func WithExtend(extend func(c *Conn, why Reason, n int) time.Duration) Option {
 	return func(o *options) { o.extend = extend }
 }
 
-// extensions has one for each Reason. It is guarded by Conn.mu.
+// extensions holds one extension for each Reason. It is guarded by Conn.mu.
 type extensions [Overdue + 1]extension
 
-// An extension is what extend was asked and has answered. It is out of date once anything has
-// moved since, unless extend is still running.
+// An extension records the calls of extend for one limit. It is out of date once bytes have moved
+// since, unless extend is still running.
 type extension struct {
-	asking  bool
-	refused bool
-	calls   int   // for the same seen
-	seen    int64 // when something last moved that the limit counts
-	until   int64 // if neither asking nor refused
+	asking  bool  // extend is running
+	refused bool  // its last answer was no
+	calls   int   // with the same seen
+	seen    int64 // when bytes that the limit counts last moved
+	until   int64 // its last answer, if neither asking nor refused
 }
 
-// extendedLocked returns when a limit is reached, given when it would be without an extension. It
-// may return an earlier instant that is still ahead: what moves during an extension that is
-// longer than the limit has to be found in time.
+// extendedLocked returns when a limit will be reached, given when it would be without an
+// extension. If the extension is longer than the limit, it may return an earlier instant that is
+// still in the future, so that check sees in time what moves during the extension.
 func (c *Conn) extendedLocked(why Reason, limit time.Duration, reached int64) int64 {
 	e := &c.config.Load().more.rare.extended[why]
 	if e.asking {
@@ -62,15 +61,11 @@ func (c *Conn) extendedLocked(why Reason, limit time.Duration, reached int64) in
 	if e.calls == 0 || e.refused || e.seen != c.seenLocked(why) {
 		return reached
 	}
-	until := e.until
-	if now := c.now(); until-now > int64(limit) {
-		until = now + int64(limit)
-	}
-	return max(reached, until)
+	return max(reached, min(e.until, plus(c.now(), int64(limit))))
 }
 
-// seenLocked returns when something last moved that the limit counts, or when the limit was set
-// if that is later.
+// seenLocked returns when bytes that the limit counts last moved, or when the limit was set if
+// that is later.
 func (c *Conn) seenLocked(why Reason) int64 {
 	m := c.config.Load().more
 	switch why {
@@ -86,9 +81,9 @@ func (c *Conn) seenLocked(why Reason) int64 {
 	return 0
 }
 
-// askUnlocked asks whether the limit, which was reached, is extended, and returns true; or false
-// if that has been refused or cannot be asked. It releases c.mu, and has it still if it returns
-// false.
+// askUnlocked calls extend for a limit that was reached. It is called with c.mu held. If it calls
+// extend, it releases c.mu and returns true. If there is no extend, or its answer was no, it
+// returns false with c.mu still held.
 func (c *Conn) askUnlocked(why Reason) bool {
 	extend := c.config.Load().extend
 	if extend == nil {
@@ -108,14 +103,15 @@ func (c *Conn) askUnlocked(why Reason) bool {
 	c.mu.Unlock()
 
 	by := time.Duration(0)
-	defer func() { c.answer(e, by) }() // whatever extend does
+	defer func() { c.answer(e, by) }() // even if extend panics
 	by = extend(c, why, n)
 	return true
 }
 
-// answer notes by how much a limit is extended. If it is not, a check finds what moved while
-// extend was running; if nothing did, the connection times out. If it is, a check must not follow
-// at once, as one that extends by a nanosecond would call itself.
+// answer records by how much a limit is extended. If it is not extended, a check looks for bytes
+// that moved while extend was running, and the connection times out if there are none. If it is
+// extended, the check must wait for the Timer: an extend that always returned a nanosecond would
+// otherwise recurse.
 func (c *Conn) answer(e *extension, by time.Duration) {
 	c.mu.Lock()
 	e.asking, e.refused = false, by <= 0
@@ -125,9 +121,6 @@ func (c *Conn) answer(e *extension, by time.Duration) {
 		return
 	}
 	defer c.mu.Unlock()
-	now := c.now()
-	if e.until = now + int64(by); e.until < now {
-		e.until = forever
-	}
+	e.until = plus(c.now(), int64(by))
 	c.armLocked()
 }

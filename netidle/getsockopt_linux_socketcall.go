@@ -2,6 +2,6 @@
 
 package netidle
 
-// sysGetsockopt is missing in package syscall, which knows only socketcall, the one
-// call for all sockets. The kernel has it by itself since 4.3, with this number on both.
+// sysGetsockopt is missing from package syscall, which has only socketcall, one system call for all
+// operations on sockets. Linux has getsockopt since 4.3, under the same number on both platforms.
 const sysGetsockopt = 365

@@ -7,17 +7,20 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// A Listener accepts connections that have limits. It has no lock of its own. With TLS, put
-// tls.NewListener on top of it.
+// This file holds the Listener, which takes no lock.
+
+// A Listener accepts connections and gives them limits. For TLS, put tls.NewListener on top of it.
 type Listener struct {
 	net.Listener
 	tw     *timingwheel.TimingWheel
 	config *config
 }
 
-// NewListener returns a Listener whose connections have the given limits on the wheel. It
-// panics if l or tw is nil or a limit negative.
-func NewListener(l net.Listener, tw *timingwheel.TimingWheel, limits Limits, opts ...Option) *Listener {
+// NewListener returns a Listener that accepts connections from l. The connections have the given
+// limits and options, and their timers are on tw. NewListener panics if l or tw is nil or if a
+// limit is negative.
+func NewListener(l net.Listener, tw *timingwheel.TimingWheel,
+	limits Limits, opts ...Option) *Listener {
 	if l == nil {
 		panic("netidle: nil listener")
 	}
@@ -28,10 +31,10 @@ func NewListener(l net.Listener, tw *timingwheel.TimingWheel, limits Limits, opt
 	return &Listener{l, tw, newOptions(opts).with(limits)}
 }
 
-// Accept waits for a connection and returns it as a *Conn. Errors of the inner listener are
-// returned as they are; that of a closed one is net.ErrClosed. Once the inner listener has
-// returned a connection, Accept calls nothing that may block: a connection whose LocalAddr
-// waits for the peer, as that of a PROXY protocol may, does not hold up the others.
+// Accept waits for the next connection and returns it as a *Conn. It returns errors of the inner
+// listener as they are; after Close they match net.ErrClosed. Accept calls no method of the new
+// connection that may block. A connection whose LocalAddr waits for the peer, as with the PROXY
+// protocol, does not hold up other connections.
 func (l *Listener) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {

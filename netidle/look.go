@@ -7,15 +7,15 @@ import (
 
 // This file holds what check concludes from the kernel's reports. All of it runs under Conn.mu.
 //
-// It is called when by the touches a limit would be reached, so about once per limit at most,
-// but for connections whose send queue has to be sampled.
+// check looks when a limit would be reached by the touches alone, so about once per limit at most.
+// It looks more often at connections whose send queue must be sampled.
 
-// kernelStep is the longest step of the clock by which the kernel says when data came, was sent
-// or acknowledged: a kernel with 100 timer interrupts a second has it. Two readings that are
-// less than two steps apart may be the same instant.
+// kernelStep is the longest step of the kernel's clock, by which it reports when data arrived, was
+// sent or was acknowledged: that of a kernel with 100 timer interrupts a second. Two readings less
+// than two steps apart may be of the same instant.
 const kernelStep = 10 * time.Millisecond
 
-// lookLocked raises the instants of the last read and write by what the kernel knows.
+// lookLocked raises the instants of the last read and write to what the kernel knows.
 func (c *Conn) lookLocked() {
 	var socket net.Conn = c.inner
 	if c.has(tracked) {
@@ -38,27 +38,27 @@ func (c *Conn) lookLocked() {
 			c.lookAtWritesLocked(asked, r)
 		case c.has(samples):
 			c.sampleLocked(asked, r)
-		case c.has(asksTCP) && r.queued > 0: // a kernel that does not tell all
+		case c.has(asksTCP) && r.queued > 0: // a kernel that reports less
 			c.addLocked(samples)
 			c.touchAt(touchWrites, c.now())
 		}
 	}
 }
 
-// lookAtReadsLocked lets a connection live whose peer has sent what we have not read. It waits
-// for us then, not we for it. Time counts again from now, or from a touch that comes later. Of a
-// connection that is tracked this is seen when a Read waits that has not been scheduled yet.
+// lookAtReadsLocked keeps a connection alive if the peer has sent bytes that are still unread: the
+// peer waits for the program then. Time counts again from now, or from a later touch. If the Conn
+// is tracked, this concerns a Read that waits but has not been scheduled yet.
 //
-// That there is nothing to be read is not enough. A Read that has just taken what lay there for
-// long has not touched yet:
+// An empty queue is not enough to close. A Read that has just taken bytes which arrived long ago
+// may not have touched yet:
 //
 //	a Read                          check
 //	takes the bytes
 //	                                finds the queue empty, and no touch
 //	touches
 //
-// So bytes that came after the last touch count, too. Those that came within two steps of the
-// kernel's clock are the ones that were touched for.
+// So bytes that arrived after the last touch count, too. Bytes that arrived within two steps of
+// the kernel's clock are taken for those that were touched for.
 func (c *Conn) lookAtReadsLocked(asked int64, r report) {
 	switch received := asked - int64(r.received); {
 	case r.unread:
@@ -71,14 +71,15 @@ func (c *Conn) lookAtReadsLocked(asked int64, r report) {
 // lookAtWritesLocked counts bytes that the peer took after Write had returned, or while it waits.
 //
 // The kernel buffers megabytes and wakes a writer only when a third of the buffer is free, so a
-// slow download may go on for minutes without a Write that returns. What was sent within two
-// steps of the last Write and has been acknowledged since is that Write's.
+// slow download may continue for minutes while no Write returns. Bytes that were sent within two
+// steps of the last Write, and are acknowledged by now, belong to that Write.
 //
-// When the peer last took something is not known exactly. It is not after the last
-// acknowledgement, though that may have been one of a probe: of a keep-alive, or of a window
-// that is closed. And it is not long after data was last sent: what is not acknowledged within
-// the time that TCP grants is sent again. Twice that time leaves room for a peer that has
-// become slower. If no more bytes were acknowledged than when we last looked, neither counts.
+// The kernel does not report exactly when the peer last took bytes, but two of its reports bound
+// that from above. It is no later than the last acknowledgement, which may also have been for a
+// probe, either a keep-alive or one of a closed window. And it is not long after data was last
+// sent, because TCP sends again what is not acknowledged within its retransmission timeout; twice
+// that timeout leaves room for a peer that has become slower. If no more bytes were acknowledged
+// than at the last look, the peer has taken nothing.
 func (c *Conn) lookAtWritesLocked(asked int64, r report) {
 	sent, answered := asked-int64(r.sent), asked-int64(r.answered)
 	if r.queued == 0 && sent <= c.lastWrite()+int64(2*kernelStep) {
@@ -93,18 +94,19 @@ func (c *Conn) lookAtWritesLocked(asked int64, r report) {
 	c.touchAt(touchWrites, min(taken, c.now()))
 }
 
-// queueSample is a send queue as it was seen.
+// queueSample is a send queue at the time of a look.
 type queueSample struct {
 	bytes int
 	acked uint64
 	at    int64
 }
 
-// minLook keeps a short limit from looking all the time: ten ticks of a default wheel.
+// minLook is the shortest time between samples, so that a short limit does not sample all the
+// time: ten ticks of a default wheel.
 const minLook = 10 * time.Millisecond
 
-// lookEvery is how often a send queue is sampled: in quarters of the limit, so that a transfer's
-// end is seen at most that late.
+// lookEvery returns the time between samples of a send queue. It is a quarter of the limit, which
+// is then how late the end of a transfer is noticed at most.
 func (l Limits) lookEvery() int64 {
 	limit := l.WriteIdle
 	if limit == 0 || l.Idle > 0 && l.Idle < limit {
@@ -113,13 +115,14 @@ func (l Limits) lookEvery() int64 {
 	return int64(max(limit/4, minLook))
 }
 
-// samplesLocked reports whether the send queue has to be sampled.
+// samplesLocked reports whether the send queue must be sampled.
 func (c *Conn) samplesLocked() bool {
 	return c.has(samples) && c.has(touchWrites) && c.why(writing) == 0
 }
 
-// sampleLocked counts a change of the send queue where the kernel does not say when it changed.
-// When bytes are first seen nothing has changed; a queue that was never seen was empty in time.
+// sampleLocked counts a change of the send queue if the kernel does not report when it changed.
+// The first sample with bytes is not a change. Bytes that no sample saw were taken soon after their
+// Write.
 func (c *Conn) sampleLocked(asked int64, r report) {
 	m := c.moreLocked()
 	before := m.queue

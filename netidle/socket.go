@@ -8,38 +8,46 @@ import (
 	"time"
 )
 
-// This file finds the socket under a connection and says what the kernel can be asked about
-// it. How the kernel is asked is in socket_linux.go and its neighbours.
+// This file finds the socket under a connection and decides what to ask the kernel about it. No
+// lock is needed, except that splits takes Conn.mu. socket_linux.go and its neighbours ask.
 
 // A report is what the kernel says about a socket.
 type report struct {
 	unread bool // something can be read: bytes, or the end of the stream
-	queued int  // how many bytes were written that the peer has not taken
+	queued int  // bytes written that the peer has not taken
 
-	// Of TCP, if timed. The kernel's clock has steps of up to 10 ms.
-	timed                    bool
-	received, sent, answered time.Duration // since data came, data was sent, anything was acknowledged
-	rto                      time.Duration // what TCP itself grants an acknowledgement
-	acked                    uint64        // how many bytes were acknowledged in the connection's life
+	// For TCP, if timed. The kernel's clock has steps of up to 10 ms.
+	timed    bool
+	received time.Duration // since data arrived
+	sent     time.Duration // since data was sent
+	answered time.Duration // since an acknowledgement arrived
+	rto      time.Duration // retransmission timeout
+	acked    uint64        // bytes acknowledged since the connection was made
 }
 
-// abilities returns the bits of Conn.state that say what the kernel knows of inner. It calls
+// abilities returns the bits of Conn.state that say what the kernel knows about inner. It calls
 // nothing that may block.
 //
-// Only if inner is a socket of package net does the kernel know of all bytes that are unread.
-// Any other type may keep some in a buffer of its own, as a *tls.Conn does.
+// The kernel knows of all unread bytes only if inner is a socket of package net. Any other type
+// may keep some in a buffer of its own, as a *tls.Conn does.
 func abilities(inner net.Conn) uint32 {
 	bits := sendAbilities(inner)
-	switch inner.(type) {
-	case *net.TCPConn, *net.UnixConn, *net.UDPConn, *net.IPConn:
-		if canAskReads {
-			return bits | asksReads
-		}
+	if canAskReads && isSocket(inner) {
+		return bits | asksReads
 	}
 	return bits | tracked
 }
 
-// sendAbilities returns what the kernel knows of the send queue of the socket, which may be nil
+// isSocket reports whether conn is a socket of package net.
+func isSocket(conn net.Conn) bool {
+	switch conn.(type) {
+	case *net.TCPConn, *net.UnixConn, *net.UDPConn, *net.IPConn:
+		return true
+	}
+	return false
+}
+
+// sendAbilities returns what the kernel knows about the send queue of the socket, which may be nil
 // or of any type.
 func sendAbilities(socket net.Conn) uint32 {
 	switch socket := socket.(type) {
@@ -60,21 +68,17 @@ func sendAbilities(socket net.Conn) uint32 {
 	return 0
 }
 
-// socketUnder returns the socket of package net that conn is or that lies under it, or nil. It
-// is called when a Conn is made: a wrapper may change what it embeds later on.
+// socketUnder returns the socket of package net that conn is or that lies under it, or nil. It is
+// called when a Conn is made, because a wrapper may change later what it embeds.
 func socketUnder(conn net.Conn) net.Conn {
-	for conn != nil {
-		switch conn.(type) {
-		case *net.TCPConn, *net.UnixConn, *net.UDPConn, *net.IPConn:
-			return conn
-		}
+	for conn != nil && !isSocket(conn) {
 		conn = unwrap(conn)
 	}
-	return nil
+	return conn
 }
 
-// unwrap returns the connection that conn is a layer on, or nil if that cannot be seen. What is
-// embedded comes first: its methods, NetConn among them, are conn's as well.
+// unwrap returns the connection under the layer conn, or nil if it cannot be seen. An embedded
+// connection comes first, because its methods, including NetConn, are conn's as well.
 func unwrap(conn net.Conn) net.Conn {
 	v := reflect.ValueOf(conn)
 	if v.Kind() == reflect.Pointer {
@@ -103,8 +107,9 @@ func unwrap(conn net.Conn) net.Conn {
 
 var connType = reflect.TypeFor[net.Conn]()
 
-// Find returns the Conn that c is, or that lies under it: under a *tls.Conn, whatever else has a
-// NetConn method, or a struct that embeds a net.Conn, as netutil.LimitListener's connections do.
+// Find returns c if it is a *Conn, or else the Conn under it. It looks through a *tls.Conn, through
+// any other type with a NetConn method, and through a struct that embeds a net.Conn, as the
+// connections of netutil.LimitListener do.
 func Find(c net.Conn) (*Conn, bool) {
 	for c != nil {
 		if found, ok := c.(*Conn); ok {
@@ -115,9 +120,9 @@ func Find(c net.Conn) (*Conn, bool) {
 	return nil, false
 }
 
-// splits reports whether a large Write goes in pieces. Where writes are messages it must not.
-// It may block: a LocalAddr may wait for the peer. So it is called by Write, and only for what
-// is too large for most messages.
+// splits reports whether Write splits large data into pieces. It must not where writes are
+// messages. splits may block, as a LocalAddr may wait for the peer. So only Write calls it, and
+// only for data larger than most messages.
 func (c *Conn) splits() bool {
 	if c.has(pieces | whole) {
 		return c.has(pieces)
@@ -133,7 +138,7 @@ func (c *Conn) splits() bool {
 	return decision == pieces
 }
 
-// isStream reports that what is written to conn may be split.
+// isStream reports whether a write to conn may be split.
 func isStream(conn net.Conn) bool {
 	addr := conn.LocalAddr()
 	if addr == nil {

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// This file asks the kernel about a socket: how many bytes are unread, how many are on the way
-// to the peer, and when some last moved. No lock; check calls ask under Conn.mu.
+// This file asks the kernel about a socket: how many bytes are unread, how many are on the way to
+// the peer, and when some last moved. It takes no lock; check calls ask under Conn.mu.
 
 const (
 	canAskReads = true
@@ -15,8 +15,8 @@ const (
 	canSample   = true
 	canSplice   = true
 
-	fionread = syscall.TIOCINQ  // the same number, by its name for terminals
-	siocoutq = syscall.TIOCOUTQ // the same
+	fionread = syscall.TIOCINQ  // the same number under its name for terminals
+	siocoutq = syscall.TIOCOUTQ // likewise
 )
 
 // askRaw does not block. It returns false for a closed socket.
@@ -31,14 +31,14 @@ func askRaw(raw syscall.RawConn) (r report, ok bool) {
 	return r, ok && err == nil
 }
 
-// ioctlInt returns the int, of 32 bits everywhere, that the request stores.
+// ioctlInt returns the C int that the request stores, which has 32 bits on all platforms.
 func ioctlInt(fd, request uintptr) (int, bool) {
 	var value int32
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(unsafe.Pointer(&value)))
 	return int(value), errno == 0
 }
 
-// tcpInfo is the beginning of the kernel's struct tcp_info, the same everywhere.
+// tcpInfo is the beginning of the kernel's struct tcp_info, which is the same on all platforms.
 type tcpInfo struct {
 	syscall.TCPInfo
 	_        [2]uint64
@@ -48,12 +48,12 @@ type tcpInfo struct {
 	segments uint32 // received; since Linux 4.2
 }
 
-// States of a TCP connection in which the peer's end has come but is still unread.
+// tcpCloseWait is the state of a TCP connection whose peer has closed its side.
 const tcpCloseWait = 8
 
-// askTCP adds what the kernel knows of a TCP socket. It leaves timed false for what is no TCP
-// socket, and for kernels that fill in only a part, as gVisor does, which would say that data
-// came just now. Of a Multipath TCP connection only one path would be seen.
+// askTCP adds what the kernel knows about a TCP socket. It leaves timed false if the socket is not
+// TCP. It also does so for kernels that fill in only some fields, such as gVisor, as the others
+// would say that data arrived just now, and for Multipath TCP, as only one path would be seen.
 func (r *report) askTCP(fd uintptr) {
 	var info tcpInfo
 	size := uint32(unsafe.Sizeof(info))
@@ -88,7 +88,7 @@ func unread(raw syscall.RawConn) (n int) {
 
 const errWouldBlock = syscall.EAGAIN
 
-// readRaw reads; the error is errWouldBlock if there is nothing to be read.
+// readRaw reads from the socket. The error is errWouldBlock if there is nothing to read.
 func readRaw(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := syscall.Read(int(fd), p)

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// Here the kernel is not asked. Write goes in pieces, and sockets are copied through a buffer.
+// This file is for systems that cannot be asked about a socket. Write splits its data, and sockets
+// are copied through a buffer.
 
 const (
 	canAskReads = false

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Here the kernel is asked only whether something can be read. Write goes in pieces, and sockets
-// are copied through a buffer.
+// This file is for systems that are asked only whether something can be read. Write splits its
+// data, and sockets are copied through a buffer.
 
 const (
 	canAskReads = true
@@ -17,8 +17,8 @@ const (
 	canSplice   = false
 )
 
-// askRaw does not block, as package net's sockets do not. A peek does not take an error away
-// from the Read that is to return it.
+// askRaw does not block, as package net's sockets do not. If the socket has an error, the peek
+// leaves it for the next Read.
 func askRaw(raw syscall.RawConn) (r report, ok bool) {
 	err := raw.Control(func(fd uintptr) {
 		var b [1]byte

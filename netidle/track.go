@@ -4,20 +4,27 @@ import (
 	"io"
 )
 
-// This file holds what Read and Write do for connections that are tracked or whose writes go in
-// pieces: those of which the kernel does not know everything.
+// This file holds Read and Write for connections of which the kernel does not know everything:
+// those that are tracked, and those whose large writes are split. Conn.mu guards the clocks of
+// calls that wait, and more.writing keeps the pieces of a Write together.
 //
-// A limit measures how long the peer keeps us waiting. Where bytes may be unread that the kernel
-// does not know, time counts only while a call waits: for Limits.ReadIdle a Read, for Limits.Idle
-// one of Read and Write. Until the first Read has begun, and after the end was read, it counts
-// always, so that a connection that its owner has forgotten is closed.
+// A limit measures how long the peer keeps the program waiting. If the kernel may not know of all
+// unread bytes, time counts only while a call waits: a Read for Limits.ReadIdle, a Read or a Write
+// for Limits.Idle. It counts all the time before the first Read begins and after the end of the
+// stream was read, so that a connection is closed if its owner has forgotten it.
+
+// writePiece is how much Write passes to the inner connection at once if the kernel does not report
+// progress. A peer that takes less than this within a limit counts as idle, so it should be small.
+// The cost of a call for each piece must not be felt: a call takes a microsecond or two, copying 64
+// KiB ten times that.
+const writePiece = 64 << 10
 
 // waiting is a clock that runs only while calls wait. It is guarded by Conn.mu.
 type waiting struct {
-	calls int   // how many wait
+	calls int   // the number of calls that wait
 	began bool  // a Read has begun
 	ended int64 // when the last call returned, if none waits
-	from  int64 // since when the peer has kept us waiting, without the time in between
+	from  int64 // when the current wait began, moved later by the time between calls
 }
 
 // begin counts a call from now on. last is when bytes last moved.
@@ -34,10 +41,10 @@ func (w *waiting) end(now int64) {
 	w.ended = now
 }
 
-// rests reports that the clock stands still.
+// rests reports whether the clock stands still.
 func (w *waiting) rests() bool { return w.began && w.calls == 0 }
 
-// begin counts a call that waits, of Read or of another, until the function it returns is called.
+// begin counts a call that waits until end is called. read says whether it is a Read.
 func (c *Conn) begin(read bool) (end func()) {
 	m := c.config.Load().more
 	c.mu.Lock()
@@ -62,7 +69,7 @@ func (c *Conn) begin(read bool) (end func()) {
 	}
 }
 
-// readTracked is Read for connections that are tracked, or whose bytes are counted.
+// readTracked is Read if the Conn is tracked or its bytes are counted.
 func (c *Conn) readTracked(p []byte) (int, error) {
 	if c.has(tracked) {
 		defer c.begin(true)()
@@ -77,7 +84,7 @@ func (c *Conn) readTracked(p []byte) (int, error) {
 	return n, err
 }
 
-// received touches for a read of n bytes, and counts them if a limit asks for that.
+// received touches for a read of n bytes, and counts them if a limit depends on their number.
 func (c *Conn) received(n int64) {
 	if c.has(counted) {
 		c.config.Load().more.rare.received.Add(n)
@@ -85,7 +92,7 @@ func (c *Conn) received(n int64) {
 	c.touch(touchReads)
 }
 
-// writeTracked is Write for connections that are tracked, or whose large writes go in pieces.
+// writeTracked is Write if the Conn is tracked or large writes are split.
 func (c *Conn) writeTracked(p []byte) (int, error) {
 	if c.has(tracked) {
 		defer c.begin(false)()
@@ -94,7 +101,7 @@ func (c *Conn) writeTracked(p []byte) (int, error) {
 	if c.has(whole) {
 		return c.write(p)
 	}
-	// A small Write takes the lock, too, or it might come between the pieces of another.
+	// A small Write takes the lock, too, as it must not come between the pieces of another.
 	m := c.config.Load().more
 	m.writing.Lock()
 	defer m.writing.Unlock()
