@@ -9,10 +9,10 @@ import (
 	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
-// This file holds what names callbacks: in the log if they are slow, and in profiles.
+// This file names callbacks: slow ones in the log, and all of them in profiles.
 
-// LogSlow returns a hook for timingwheel.WithSlowCallback that logs to l as a warning,
-// with the attributes callback, the function's name, and for, how long:
+// LogSlow returns a hook for timingwheel.WithSlowCallback that logs a warning to l. Its attributes
+// are callback, the function's name, and for, the duration:
 //
 //	timingwheel.New(timingwheel.WithInline(),
 //		timingwheel.WithSlowCallback(10*time.Millisecond, wheeldebug.LogSlow(slog.Default())))
@@ -41,17 +41,16 @@ func LogSlow(l *slog.Logger) func(timingwheel.SlowCallback) {
 // Label is the key of the label that WithProfilerLabels sets.
 const Label = "timer"
 
-// WithProfilerLabels has every callback run with the labels of ctx for package
-// runtime/pprof and one more, Label, whose value is the function's name: so that a
-// profile tells whose timers take the processor, or whose goroutines hang. Goroutines
-// that a callback starts inherit them.
+// WithProfilerLabels runs every callback with the runtime/pprof labels of ctx and one more, Label,
+// whose value is the function's name. A profile then shows whose timers use the processor, or whose
+// goroutines hang. Goroutines that a callback starts inherit the labels.
 //
-// Labels come from a context, as Go does not tell which a goroutine has. So a callback
-// has none but these, and a worker of WithExecutor's has those of ctx afterwards. If your
-// workers have labels, give the context that they come from; if each worker has its own,
-// do without WithProfilerLabels. For no other labels ctx is context.Background().
+// A callback has only these labels, and a worker of WithExecutor has those of ctx afterwards,
+// because Go does not report the labels of a goroutine. If all your workers have the same labels,
+// pass the context that these come from. If each has its own, do not use WithProfilerLabels.
+// Without workers, or if they have no labels, pass context.Background().
 //
-// Cost: some allocations for each callback. WithProfilerLabels panics if ctx is nil.
+// It costs a few allocations for each callback. WithProfilerLabels panics if ctx is nil.
 func WithProfilerLabels(ctx context.Context) timingwheel.Option {
 	if ctx == nil {
 		panic("wheeldebug: WithProfilerLabels with a nil context")

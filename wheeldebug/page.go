@@ -15,11 +15,11 @@ import (
 	"sync"
 )
 
-// This file makes the page: one answer with its style and its script in it, and the
-// numbers of one reading in tables. The script only brings these up to date and draws,
-// by the same attributes and formats: data-v is the path of a value in the JSON of a
-// wheel, data-each that of a list of rows, data-k the key of a value in a row, data-f
-// the format. Nothing here is guarded by a lock; what is made once does not change.
+// This file makes the page: one answer that contains its style, its script, and the numbers of one
+// reading in tables. The script updates the tables and draws. Both use the same attributes and
+// formats: data-v is the path of a value in the JSON of a wheel, data-each that of a list of rows,
+// data-k the key of a value in a row, and data-f the format. No lock is needed: the parsed page
+// does not change.
 
 var (
 	//go:embed page.html
@@ -30,72 +30,97 @@ var (
 	pageJS string
 )
 
-// A field is a value with the path or key that it has in the JSON.
+// A field is a value of the page. Key is its path in the JSON of a wheel, or of a row.
 type field struct{ Key, Title, Format, Hint string }
 
-// A table is a list in the JSON and its columns.
+// A table shows the list at Path in the JSON.
 type table struct {
 	Path    string
 	Columns []field
 }
 
-// The texts of the page about the numbers, in the order in which they are shown.
-var (
-	counterFields = []field{
+// shown has the numbers on the page and their texts, in the order of the page.
+var shown = struct {
+	Counters, Driver, Lateness            []field
+	Overview, Levels, Queue, Bins, Shards table
+}{
+	Counters: []field{
 		{"started", "Started", "count", "armings of timers that were not pending"},
 		{"fired", "Fired", "count", "handed to the executor, sent, or ended"},
 		{"stopped", "Stopped", "count", "Stop returned true"},
 		{"dropped", "Dropped", "count", "pending when the wheel was stopped"},
 		{"pending", "Pending", "count", "started - fired - stopped - dropped"},
 		{"reinserted", "Reinserted", "count", "moved by the driver to a finer wheel"},
-		{"extended", "Extended", "count", "found to be due later, as Reset had pushed them on"},
-	}
-	driverFields = []field{
+		{"extended", "Extended", "count", "found to be due later, because Reset extended them"},
+	},
+	Driver: []field{
 		{"executor", "Executor", "text", "where callbacks run"},
 		{"running", "Callbacks running", "count", "handed over and not returned"},
 		{"waiting", "Callbacks waiting", "count", "of these, not begun: the executor's backlog"},
 		{"driving", "Driver at work", "yes", ""},
 		{"alarm_in_ns", "Alarm", "in", "when the driver wakes up next"},
 		{"wakeups", "Wake-ups", "count", "times the alarm rang"},
-		{"idle_wakeups", "Idle wake-ups", "count", "of these, nothing to do"},
+		{"idle_wakeups", "Idle wake-ups", "count", "of these, found nothing to do"},
 		{"longest_hold", "Longest hold", "count", "most timers handled under one hold of a lock"},
-		{"due", "Due", "atleast", "due when armed, waiting for the driver"},
-		{"beyond", "Beyond", "atleast", "with deadlines that never come"},
+		{"due", "Due", "atleast", "already due when armed, wait for the driver"},
+		{"beyond", "Beyond", "atleast", "timers whose deadlines never come"},
 		{"at_ns", "Age of the wheel", "duration", ""},
-	}
-	latenessFields = []field{
-		{"lateness.p50_ns", "Half of them below", "late", ""},
-		{"lateness.p99_ns", "99 % below", "late", ""},
+	},
+	Lateness: []field{
+		{"lateness.p50_ns", "Half of the timers below", "late", ""},
+		{"lateness.p99_ns", "99 % of the timers below", "late", ""},
 		{"lateness.mean_ns", "Mean", "late", ""},
 		{"lateness.samples", "Samples", "count", ""},
-		{"callback_lateness.p50_ns", "Half of the callbacks below", "late", "when they began: what they waited for an executor is in it"},
+		{"callback_lateness.p50_ns", "Half of the callbacks below", "late",
+			"when they began, including their wait for an executor"},
 		{"callback_lateness.p99_ns", "99 % of the callbacks below", "late", ""},
-	}
-	overviewTable = table{"wheels", []field{
-		{"name", "Wheel", "wheel", ""}, {"state", "State", "state", ""}, {"pending", "Pending", "count", "timers armed now"},
-		{"started", "Started", "count", "armings of timers that were not pending"}, {"fired", "Fired", "count", ""}, {"stopped", "Stopped", "count", ""},
-		{"running", "Callbacks", "count", "handed over and not returned"}, {"waiting", "Waiting", "count", "of these, not begun: the executor's backlog"},
-		{"lateness.p99_ns", "Late, 99 %", "late", "99 % of the timers were less late, since the wheel was made"}, {"at_ns", "Age", "duration", ""},
-	}}
-	levelTable = table{"levels", []field{
-		{"level", "Level", "count", ""}, {"tick_ns", "Tick", "duration", "of one slot"},
-		{"lap_ns", "Turn", "used", "of the hand"}, {"now_ns", "Clock", "used", "the wheel's current time"}, {"slots", "Slots", "count", ""},
-		{"busy", "In use", "count", "slots that hold timers"}, {"timers", "Timers", "exact", ""},
-		{"placed", "Placed", "count", "timers filed here"}, {"reinserted", "Reinserted", "count", "moved to a finer wheel"},
+	},
+	Overview: table{"wheels", []field{
+		{"name", "Wheel", "wheel", ""},
+		{"state", "State", "state", ""},
+		{"pending", "Pending", "count", "timers armed now"},
+		{"started", "Started", "count", "armings of timers that were not pending"},
+		{"fired", "Fired", "count", ""},
+		{"stopped", "Stopped", "count", ""},
+		{"running", "Callbacks", "count", "handed over and not returned"},
+		{"waiting", "Waiting", "count", "of these, not begun: the executor's backlog"},
+		{"lateness.p99_ns", "Late, 99 %", "late", "99 % of all timers were less late"},
+		{"at_ns", "Age", "duration", ""},
+	}},
+	Levels: table{"levels", []field{
+		{"level", "Level", "count", ""},
+		{"tick_ns", "Tick", "duration", "of one slot"},
+		{"lap_ns", "Turn", "used", "of the hand"},
+		{"now_ns", "Clock", "used", "the wheel's current time"},
+		{"slots", "Slots", "count", ""},
+		{"busy", "In use", "count", "slots that hold timers"},
+		{"timers", "Timers", "exact", ""},
+		{"placed", "Placed", "count", "timers filed here"},
+		{"reinserted", "Reinserted", "count", "moved to a finer wheel"},
+		{"extended", "Extended", "count", "found to be due later"},
+	}},
+	Queue: table{"queue.head", []field{
+		{"in_ns", "Needs the driver", "in", ""},
+		{"level", "Level", "count", ""},
+		{"shard", "Shard", "count", ""},
+	}},
+	Bins: table{"lateness.bins", []field{
+		{"below_ns", "Late by less than", "below", ""},
+		{"count", "", "bar", ""},
+		{"count", "Samples", "count", ""},
+	}},
+	Shards: table{"shards", []field{
+		{"shard", "Shard", "count", ""},
+		{"pending", "Pending", "count", ""},
+		{"started", "Started", "count", ""},
+		{"fired", "Fired", "count", ""},
+		{"stopped", "Stopped", "count", ""},
+		{"dropped", "Dropped", "count", ""},
+		{"reinserted", "Reinserted", "count", ""},
 		{"extended", "Extended", "count", ""},
-	}}
-	queueTable = table{"queue.head", []field{
-		{"in_ns", "Wants the driver", "in", ""}, {"level", "Level", "count", ""}, {"shard", "Shard", "count", ""},
-	}}
-	latenessTable = table{"lateness.bins", []field{
-		{"below_ns", "Late by less than", "below", ""}, {"count", "", "bar", ""}, {"count", "Samples", "count", ""},
-	}}
-	shardTable = table{"shards", []field{
-		{"shard", "Shard", "count", ""}, {"pending", "Pending", "count", ""}, {"started", "Started", "count", ""},
-		{"fired", "Fired", "count", ""}, {"stopped", "Stopped", "count", ""}, {"dropped", "Dropped", "count", ""},
-		{"reinserted", "Reinserted", "count", ""}, {"extended", "Extended", "count", ""}, {"longest_hold", "Longest hold", "count", ""},
-	}}
-)
+		{"longest_hold", "Longest hold", "count", ""},
+	}},
+}
 
 // pageData is what page.html is made of.
 type pageData struct {
@@ -105,17 +130,14 @@ type pageData struct {
 	Name  string         // of the wheel shown; empty if there is none, and for the overview
 	Wheel map[string]any // its part of the JSON; nil if there is none
 	All   map[string]any // the JSON, for the overview; nil for a single wheel
+	Shown any            // shown
 }
 
-// page returns what does not change: the parsed page, and the policy that lets a browser
-// run this script and use this style and nothing else. By their hashes, as what is always
-// the same needs no nonce.
+// page returns the parsed page, and the policy that lets a browser run this script and use this
+// style and nothing else. The policy names them by their hashes: they never change, so they need no
+// nonce.
 var page = sync.OnceValues(func() (*template.Template, string) {
-	fields := func(in []field) func() []field { return func() []field { return in } }
-	tables := func(in table) func() table { return func() table { return in } }
 	t := template.Must(template.New("page").Funcs(template.FuncMap{
-		"counterFields": fields(counterFields), "driverFields": fields(driverFields), "latenessFields": fields(latenessFields),
-		"overviewTable": tables(overviewTable), "levelTable": tables(levelTable), "queueTable": tables(queueTable), "latenessTable": tables(latenessTable), "shardTable": tables(shardTable),
 		"at": at, "args": func(args ...any) []any { return args }, "show": show, "width": width,
 	}).Parse(pageHTML))
 	hash := func(s string) string {
@@ -128,7 +150,9 @@ var page = sync.OnceValues(func() (*template.Template, string) {
 
 func servePage(w http.ResponseWriter, names []string, chosen []*view) {
 	t, policy := page()
-	data := pageData{CSS: template.CSS(pageCSS), JS: template.JS(pageJS), Names: names}
+	data := pageData{
+		CSS: template.CSS(pageCSS), JS: template.JS(pageJS), Names: names, Shown: shown,
+	}
 	switch {
 	case len(chosen) == 1:
 		data.Name = chosen[0].name
@@ -147,14 +171,14 @@ func servePage(w http.ResponseWriter, names []string, chosen []*view) {
 	w.Write(b.Bytes())
 }
 
-// mustUnmarshal reads JSON of our own.
+// mustUnmarshal decodes JSON that this package has encoded.
 func mustUnmarshal(data []byte, v any) {
 	if err := json.Unmarshal(data, v); err != nil {
 		panic("wheeldebug: " + err.Error())
 	}
 }
 
-// at follows a path such as lateness.samples into the JSON.
+// at returns the value at a path such as lateness.samples in the JSON.
 func at(v any, path string) any {
 	for _, key := range strings.Split(path, ".") {
 		m, _ := v.(map[string]any)
@@ -163,8 +187,7 @@ func at(v any, path string) any {
 	return v
 }
 
-// show writes a value of the row, or of the wheel, in a format, as show in page.js does.
-// wheel is what count_limit is read from.
+// show formats a value of a row, or of a wheel, as show in page.js does.
 func show(format string, v any, row any, wheel map[string]any) string {
 	n, isNumber := v.(float64)
 	switch format {
@@ -215,8 +238,8 @@ func show(format string, v any, row any, wheel map[string]any) string {
 	return fmt.Sprint(v)
 }
 
-// width returns how long the bar of a row is, in percent of the longest of the list, on a
-// logarithmic scale: one late timer among a million is what one looks for.
+// width returns the length of a row's bar in percent of the longest one. The scale is logarithmic,
+// so that one late timer among a million shows.
 func width(v any, rows any) string {
 	most := 0.0
 	list, _ := rows.([]any)
@@ -228,7 +251,7 @@ func width(v any, rows any) string {
 	return strconv.FormatFloat(100*math.Log1p(n)/math.Log1p(max(most, 1)), 'f', 1, 64)
 }
 
-// count writes a whole number with its thousands apart.
+// count formats a whole number with commas between the thousands.
 func count(n float64) string {
 	s := strconv.FormatFloat(n, 'f', 0, 64)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -237,7 +260,7 @@ func count(n float64) string {
 	return s
 }
 
-// duration writes nanoseconds with three digits, or as two units.
+// duration formats nanoseconds with three digits, or as two units.
 func duration(ns float64) string {
 	const second = 1e9
 	for _, small := range []struct {
@@ -251,10 +274,11 @@ func duration(ns float64) string {
 	for _, large := range []struct {
 		unit, part float64
 		name, rest string
-	}{{60, 1, "min", "s"}, {3600, 60, "h", "min"}, {86400, 3600, "d", "h"}} {
+		limit      float64 // of the unit
+	}{{60, 1, "min", "s", 60}, {3600, 60, "h", "min", 24}, {86400, 3600, "d", "h", 50_000}} {
 		parts := math.Round(ns / second / large.part)
 		per := large.unit / large.part
-		if limit := map[string]float64{"min": 60, "h": 24, "d": 50_000}[large.name]; parts < limit*per {
+		if parts < large.limit*per {
 			whole, rest := math.Floor(parts/per), math.Mod(parts, per)
 			if rest == 0 {
 				return count(whole) + " " + large.name
@@ -265,7 +289,7 @@ func duration(ns float64) string {
 	return "never" // 146 years or more
 }
 
-// digits writes n, which is below 1000, with three digits, but no zeros at the end.
+// digits formats n, which is below 1000, with three digits, without zeros at the end.
 func digits(n float64) string {
 	decimals := 2
 	if n >= 9.995 {

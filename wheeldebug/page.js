@@ -24,7 +24,7 @@ function duration(ns) {
 	return "never";
 }
 
-// about tells how many timers a level holds.
+// about returns how many timers a level holds, as text.
 function about(level) { return level.exact ? count(level.timers) : "≈ " + count(level.estimate); }
 
 function show(format, v, row, wheel) {
@@ -48,14 +48,14 @@ function at(v, path) { return path.split(".").reduce((v, key) => v[key], v); }
 
 function setText(el, text) { if (el.textContent !== text) el.textContent = text; }
 
-// fill brings an element up to date with its value.
+// fill updates an element with its value.
 function fill(el, v, row, wheel) {
 	setText(el, show(el.dataset.f, v, row, wheel));
 	if (el.dataset.f === "state") el.dataset.state = v;
 	if (el.dataset.f === "wheel") el.href = "?wheel=" + encodeURIComponent(v);
 }
 
-// fillTables takes the JSON of a wheel, or for the overview all of it.
+// fillTables updates the tables from the JSON of a wheel, or from all of it for the overview.
 function fillTables(wheel) {
 	for (const el of document.querySelectorAll("[data-v]")) fill(el, at(wheel, el.dataset.v), null, wheel);
 	for (const body of document.querySelectorAll("[data-each]")) {
@@ -88,7 +88,7 @@ function html(name, attributes, parent) {
 	return el;
 }
 
-// The charts: what was read in the last two minutes is kept here and nowhere else.
+// The charts. The server keeps no past, so the readings of the last two minutes are kept here.
 
 const keptFor = 120e9;
 let past = [];
@@ -107,8 +107,9 @@ const charts = [
 	["Callbacks running", now => now.running - now.waiting, count, now => now.waiting],
 ].map(([title, value, format, other]) => ({ title, value, format, other }));
 
-// grows reports whether the backlog of the executor was larger in the last five seconds than in the five before.
-// By the least of each, as that of an executor that keeps up comes back to zero again and again.
+// grows reports whether the backlog of the executor was larger in the last five seconds than in the
+// six before. It compares the least of each, because the backlog of an executor that keeps up comes
+// back to zero again and again.
 function grows(past) {
 	const now = past[past.length - 1].at_ns;
 	let recent = Infinity, before = Infinity;
@@ -116,10 +117,11 @@ function grows(past) {
 		if (at_ns > now - 5e9) recent = Math.min(recent, waiting);
 		else if (at_ns > now - 11e9) before = Math.min(before, waiting);
 	}
-	return recent > before; // not if there is nothing before
+	return recent > before; // false if there is nothing before
 }
 
-// latest99 is the bound that 99 of 100 samples between two readings were below; none if there were no samples.
+// latest99 returns the bound that 99 % of the samples between two readings were below, or NaN if
+// there were none.
 function latest99(now, before) {
 	const added = now.lateness.bins.map((bin, i) => bin.count - before.lateness.bins[i].count);
 	const all = now.lateness.samples - before.lateness.samples;
@@ -181,7 +183,7 @@ function drawCharts() {
 	for (const el of document.querySelectorAll("[data-v=waiting]")) el.classList.toggle("warn", grows(past));
 }
 
-// overview shows all wheels; of each the backlog is kept, for its colour.
+// overview shows all wheels. It keeps the backlog of each, which is red while it grows.
 const backlogs = new Map();
 
 function overview(all) {
@@ -194,7 +196,7 @@ function overview(all) {
 	});
 }
 
-// The wheels: a ring of slots for each level, and a hand.
+// The wheels: each level is a ring of slots with a hand.
 
 const inner = 58, outer = 114;
 let rings = [];
@@ -204,7 +206,7 @@ function point(turn, radius) {
 	return (120 + radius * Math.sin(a)).toFixed(2) + " " + (120 - radius * Math.cos(a)).toFixed(2);
 }
 
-// wedge is the outline of a part of a ring, between two angles as parts of a turn.
+// wedge returns the outline of a part of a ring, between two angles in turns.
 function wedge(from, to, radius) {
 	const big = to - from > 0.5 ? 1 : 0;
 	return `M${point(from, inner)}A${inner} ${inner} 0 ${big} 1 ${point(to, inner)}` +
@@ -239,7 +241,7 @@ function turnAt(el, e) {
 	return Math.hypot(x, y) * 240 < inner - 10 ? null : (Math.atan2(x, -y) / (2 * Math.PI) + 1) % 1;
 }
 
-// explain says what the slot under the pointer holds, or else how full the level is.
+// explain shows what the slot under the pointer holds, or else how full the level is.
 function explain(ring) {
 	const level = ring.level;
 	if (!level.slots) {
@@ -289,7 +291,7 @@ function drawRings() {
 	turnHands();
 }
 
-// turnHands has the hands turn on between two readings, but no longer than these are due.
+// turnHands turns the hands between two readings, until the next one is a second overdue.
 function turnHands() {
 	let at = wheel.at_ns;
 	if (wheel.state === "stopped") at = wheel.levels[0].now_ns;
@@ -308,7 +310,7 @@ const still = matchMedia("(prefers-reduced-motion: reduce)");
 const complaint = document.getElementById("status");
 const pause = document.getElementById("pause");
 let wheel = null;  // the latest reading
-let readAt = 0;    // when it came
+let readAt = 0;    // when it arrived
 let every = 1000;  // ms
 let paused = false;
 let asking = false;
@@ -317,7 +319,7 @@ let next = 0;
 const goneError = "this wheel is gone";
 let answeredAt = null;
 
-// setStale marks the numbers as old, or as of now.
+// setStale marks the numbers as out of date, or as current.
 function setStale(stale) {
 	document.documentElement.classList.toggle("stale", stale);
 	const badge = document.getElementById("state");
@@ -337,7 +339,7 @@ async function read() {
 		const all = await answer.json();
 		const latest = all.wheels[0];
 		if (!name) overview(all);
-		else if (!wheel || latest.at_ns !== wheel.at_ns) { // else a reading that we share, and have
+		else if (!wheel || latest.at_ns !== wheel.at_ns) { // else we have this reading already
 			wheel = latest;
 			readAt = performance.now();
 			keep(wheel);
@@ -366,7 +368,7 @@ function frame() {
 
 pause.addEventListener("click", () => {
 	paused = !paused;
-	pause.textContent = paused ? "Go on" : "Pause";
+	pause.textContent = paused ? "Resume" : "Pause";
 	read();
 });
 document.getElementById("every").addEventListener("change", e => {

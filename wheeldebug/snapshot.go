@@ -14,41 +14,41 @@ import (
 	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
-// This file reads a wheel, within bounds, and turns what it has read into JSON. view.mu
-// guards the latest reading and makes those who ask meanwhile wait for it.
+// This file reads a wheel, within bounds, and encodes the reading as JSON. view.mu guards the
+// latest reading; requests that come during a reading wait for it.
 
 const (
-	// shared is how long a reading serves everybody who asks, at least. At ten requests a
-	// second each gets one of its own.
+	// shared is how long a reading serves all requests, at least. At ten requests a second each
+	// gets its own reading.
 	shared = 50 * time.Millisecond
 
-	// restFactor is how many times as long as a reading took it serves everybody who
-	// asks. So readings take one part in so many of one processor, whatever a wheel
-	// holds and however many look at it.
+	// restFactor is the ratio of how long a reading serves all requests to how long it took. So
+	// readings use at most one part in restFactor of one processor, whatever a wheel holds and
+	// however many people look at it.
 	restFactor = 50
 
-	// longestShared keeps the page alive on a machine so loaded that a reading, most of it
-	// spent waiting for a processor, takes long.
+	// longestShared keeps the page alive on a machine so loaded that a reading takes long because
+	// it waits for a processor.
 	longestShared = time.Second
 
-	// budget is about how many timers are counted in one reading. Counting one takes
-	// 40 ns when the wheel is too large for the caches (with a million timers, measured),
-	// so all of them take two milliseconds.
+	// budget is about how many timers one reading counts. Counting one takes 40 ns when the wheel
+	// is too large for the caches (measured with a million timers), so all of them take two
+	// milliseconds.
 	budget = 50_000
 
-	// leastLimit and mostLimit bound how many timers of a bucket are counted. A bucket
-	// is counted in one hold of its lock: the upper one keeps that to some forty
-	// microseconds. The lower one tells a few timers from many when the buckets in use
-	// are too many for the budget.
+	// leastLimit and mostLimit bound how many timers of a bucket a reading counts. It counts a
+	// bucket in one hold of the lock; mostLimit keeps that to about forty microseconds. With
+	// leastLimit a few timers still differ from many when too many buckets are in use for the
+	// budget.
 	leastLimit = 4
 	mostLimit  = 1024
 
-	// mostParts is in how many parts a wheel is counted at most. It bounds how old a count
-	// is: a minute at a reading a second.
+	// mostParts bounds the number of parts in which a wheel is counted, and so the age of a count:
+	// a minute at one reading a second.
 	mostParts = 64
 
-	// maxCells is how many numbers there are for the slots of a level. The default wheel
-	// has as many slots; the largest, with 131,072, is not worth a megabyte for each answer.
+	// maxCells bounds the numbers that an answer has for the slots of a level. The default wheel
+	// has as many slots; the largest has 131,072, which would make an answer a megabyte.
 	maxCells = 512
 )
 
@@ -63,8 +63,8 @@ type view struct {
 	tally tally
 }
 
-// read returns a reading of the wheel, as JSON, that is no older than how long it is
-// shared. Nobody may change it.
+// read returns the latest reading of the wheel, as JSON, or a new one if that is no longer shared.
+// The caller must not change it.
 func (v *view) read() []byte {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -75,7 +75,7 @@ func (v *view) read() []byte {
 	r := v.tally.take(v.name, v.tw)
 	data, err := json.Marshal(r)
 	if err != nil {
-		panic("wheeldebug: " + err.Error()) // there is nothing in it that JSON cannot hold
+		panic("wheeldebug: " + err.Error()) // JSON can hold every reading
 	}
 	v.data = data
 	now := time.Now()
@@ -83,7 +83,7 @@ func (v *view) read() []byte {
 	return data
 }
 
-// sharedFor returns how long a reading that took so long serves everybody who asks.
+// sharedFor returns how long a reading that took so long serves all requests.
 func sharedFor(took time.Duration) time.Duration {
 	return min(max(shared, restFactor*took), longestShared)
 }
@@ -104,8 +104,8 @@ func writeJSON(w io.Writer, chosen []*view) {
 	w.Write([]byte("]}\n"))
 }
 
-// A reading is what the JSON says of a wheel. README.md explains each field: names
-// stay as they are, and new ones may come. Durations are in nanoseconds.
+// A reading is a wheel in the JSON. README.md explains each field; names do not change, and new
+// ones may be added. Durations are in nanoseconds.
 type reading struct {
 	Name     string        `json:"name"`
 	Time     time.Time     `json:"time"`
@@ -114,7 +114,7 @@ type reading struct {
 	Executor string        `json:"executor"`
 
 	Driving bool           `json:"driving"`
-	AlarmIn *time.Duration `json:"alarm_in_ns"` // nil if it is not set
+	AlarmIn *time.Duration `json:"alarm_in_ns"` // nil if the alarm is not set
 
 	counters
 	Wakeups     int64 `json:"wakeups"`
@@ -195,9 +195,9 @@ type shard struct {
 	LongestHold int `json:"longest_hold"`
 }
 
-// A tally counts the timers in the slots of a wheel. If these are too many for one reading, each
-// reading counts one part of the slots up to mostLimit, the others up to a lower limit, and the
-// tally keeps what readings before it have counted. It belongs to a view and its lock.
+// A tally counts the timers in the slots of a wheel. If there are too many for one reading, each
+// reading counts one part of the slots up to mostLimit and the others up to a lower limit, and the
+// tally keeps the counts of the readings before. It belongs to a view, whose lock guards it.
 type tally struct {
 	parts int // 0 before the first reading
 	turn  int // the part that the next reading counts
@@ -209,13 +209,13 @@ type slotKey struct {
 	expiration time.Duration
 }
 
-// A kept is what a reading has counted in a slot that is too full for the lower limit.
+// A kept is the count of a slot that holds too many timers for the lower limit.
 type kept struct {
 	timers int
 	full   bool
 }
 
-// count returns what the next reading counts, if so many timers are pending in so many buckets.
+// count returns what the next reading counts if so many timers are pending in so many buckets.
 func (t *tally) count(pending int64, buckets int) inside.Count {
 	if pending <= budget {
 		return inside.Count{Limit: mostLimit}
@@ -225,11 +225,12 @@ func (t *tally) count(pending int64, buckets int) inside.Count {
 	}
 	t.turn = (t.turn + 1) % t.parts
 	limit := 1 << bits.Len(uint(budget/2/max(buckets, 1))) / 2
-	return inside.Count{Limit: min(max(limit, leastLimit), mostLimit), DeepLimit: mostLimit, Parts: t.parts, Turn: t.turn}
+	limit = min(max(limit, leastLimit), mostLimit)
+	return inside.Count{Limit: limit, DeepLimit: mostLimit, Parts: t.parts, Turn: t.turn}
 }
 
-// adapt sets in how many parts the wheel is counted from now on. The slots of one part may hold far
-// more or far less than their share, so it goes by what was counted.
+// adapt changes the number of parts after a reading. It goes by the timers counted, because the
+// slots of one part may hold far more or far less than their share.
 func (t *tally) adapt(counted int) {
 	switch {
 	case t.parts == 0:
@@ -240,9 +241,9 @@ func (t *tally) adapt(counted int) {
 	}
 }
 
-// merge brings what was counted in a picture and what was kept together: of a slot that is now too
-// full for the lower limit the count is that of an earlier reading, if there is one. It returns whether
-// all counts of each level are of this reading. Slots that have gone are forgotten.
+// merge puts the kept count of an earlier reading, if there is one, into each slot that is now too
+// full for the lower limit. It returns for each level whether all counts are of this reading. It
+// forgets slots that are gone.
 func (t *tally) merge(levels []inside.Level, limit int) (current []bool) {
 	next := map[slotKey]kept{}
 	for i := range levels {
@@ -251,7 +252,7 @@ func (t *tally) merge(levels []inside.Level, limit int) (current []bool) {
 			s := &levels[i].Slots[j]
 			key := slotKey{i, s.Expiration}
 			switch before, known := t.kept[key]; {
-			case s.Deep && s.Timers >= limit: // else the lower limit will do
+			case s.Deep && s.Timers >= limit: // else the lower limit suffices
 				next[key] = kept{s.Timers, s.Full}
 			case s.Full && known:
 				next[key] = before
@@ -265,8 +266,9 @@ func (t *tally) merge(levels []inside.Level, limit int) (current []bool) {
 	return current
 }
 
-// estimate tells about how many timers each level holds. Those that were not counted must be in the
-// slots that are full, and are shared out among these by what was counted there.
+// estimate estimates how many timers each level holds. The timers that were not counted must be in
+// full slots; each level gets a share of them in proportion to the timers counted in its full
+// slots.
 func (r *reading) estimate() {
 	rest, full := int(r.Pending)-r.Due-r.Beyond, 0
 	for _, l := range r.Levels {
@@ -278,13 +280,13 @@ func (r *reading) estimate() {
 		l.Estimate = l.Timers
 		if rest > 0 && full > 0 {
 			l.Estimate += int(float64(rest) * float64(l.inFull) / float64(full))
-			// What has been filed in the level and has not moved on is the most that it can hold.
+			// A level holds no more than was filed in it and has not left it.
 			l.Estimate = max(min(l.Estimate, int(l.Placed-l.Reinserted-l.Extended)), l.Timers)
 		}
 	}
 }
 
-// take reads a wheel. Cost: the timers that are counted, and a look at each slot of each shard.
+// take reads a wheel. It visits each slot of each shard and the timers that it counts.
 func (t *tally) take(name string, tw *timingwheel.TimingWheel) *reading {
 	stats := tw.Stats()
 	buckets := 0
@@ -329,9 +331,9 @@ func (t *tally) take(name string, tw *timingwheel.TimingWheel) *reading {
 	for i := range p.Levels {
 		r.Levels[i] = levelOf(i, &p.Levels[i])
 		r.Levels[i].Exact = r.Levels[i].Exact && current[i]
-		if i < len(stats.Levels) { // the picture is the younger one
-			s := &stats.Levels[i]
-			r.Levels[i].Placed, r.Levels[i].Reinserted, r.Levels[i].Extended = s.Placed, s.Reinserted, s.Extended
+		if i < len(stats.Levels) { // the picture is younger, and may have one more
+			l, s := &r.Levels[i], &stats.Levels[i]
+			l.Placed, l.Reinserted, l.Extended = s.Placed, s.Reinserted, s.Extended
 		}
 	}
 	r.estimate()
@@ -363,7 +365,7 @@ func latenessOf(l *timingwheel.Lateness) lateness {
 	return out
 }
 
-// levelOf lays several slots into one cell if there are too many.
+// levelOf sums several slots in one cell if there are more than maxCells.
 func levelOf(i int, p *inside.Level) level {
 	l := level{
 		Level: i, Tick: p.Tick, Now: p.Now, Slots: p.Size, Busy: len(p.Slots), Exact: true,

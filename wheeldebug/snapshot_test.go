@@ -249,7 +249,8 @@ func TestKept(t *testing.T) {
 	})
 }
 
-// TestEstimate: what was not counted is shared out among the levels with full slots, as far as it can be there.
+// TestEstimate: what was not counted is shared out among the levels with full slots, as far as it
+// can be there.
 func TestEstimate(t *testing.T) {
 	r := reading{counters: counters{Pending: 1000}, Due: 50, Beyond: 50, Levels: []level{
 		{Timers: 100, Placed: 1000, inFull: 40},
@@ -447,10 +448,10 @@ func TestTables(t *testing.T) {
 		}
 		return true
 	}
-	for _, f := range slices.Concat(counterFields, driverFields, latenessFields) {
+	for _, f := range slices.Concat(shown.Counters, shown.Driver, shown.Lateness) {
 		require.True(t, has(wheel, f.Key), f.Key)
 	}
-	for _, table := range []table{levelTable, queueTable, latenessTable, shardTable} {
+	for _, table := range []table{shown.Levels, shown.Queue, shown.Bins, shown.Shards} {
 		rows, _ := at(wheel, table.Path).([]any)
 		require.NotEmpty(t, rows, table.Path)
 		for _, c := range table.Columns {

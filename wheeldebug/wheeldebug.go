@@ -1,36 +1,34 @@
-// Package wheeldebug serves a page that shows timing wheels as they turn: how full each
-// slot is, the head of the delay queue, how late timers fire, and the counters over
-// time. It is mounted as net/http/pprof is, but nothing registers itself:
+// Package wheeldebug serves a page that shows timing wheels as they turn: how full each slot is,
+// the head of the delay queue, how late timers fire, and the counters over time. Mount it as you
+// would net/http/pprof; it does not register itself:
 //
 //	http.Handle("/debug/wheel/", wheeldebug.Handler(tw))
 //
-// or, for several wheels by name:
+// A Set shows several wheels by name:
 //
 //	var wheels wheeldebug.Set
 //	wheels.Add("sessions", sessions)
 //	wheels.Add("retries", retries)
 //	http.Handle("/debug/wheel/", &wheels)
 //
-// The page is one file without scripts, styles, fonts or images from elsewhere. It asks
-// for the numbers about once a second as long as somebody looks at it; without scripts
-// it is a table of the numbers. The same numbers are JSON at ?format=json, of one wheel at
-// ?wheel=name&format=json. README.md has its fields.
+// The page is a single file and loads no scripts, styles, fonts or images. It asks for the numbers
+// about once a second while it is visible. In a browser without scripts it is a table of the
+// numbers. The same numbers are JSON at ?format=json, for one wheel at ?wheel=name&format=json.
+// README.md lists the fields.
 //
 // # Who may see it
 //
-// It shows counts and times, no callbacks and nothing of what they hold, and changes
-// nothing. But these tell how busy a program is, when, and with how many peers: serve
-// it to those who run the program, as with pprof, on a loopback or an internal
-// address or behind authentication, and not to the internet. There is no
-// authentication in it.
+// The page shows counts and times, and neither callbacks nor what they hold. It changes nothing.
+// But its numbers reveal how busy a program is, when, and with how many peers. Serve it to the
+// people who run the program, as you would pprof: on a loopback or an internal address, or behind
+// authentication, and not to the internet. The page has no authentication of its own.
 //
 // # Cost
 //
-// There is no goroutine, and nothing is read unless somebody asks. What is read is
-// bounded, whatever the wheel holds: a look at each slot and at about 50,000 timers,
-// about a millisecond in all, with the locks released every few hundred steps.
-// Requests that come close after each other share what was read, however many they are,
-// so that looking takes no more than about a fiftieth of one processor.
+// The package starts no goroutine, and reads a wheel only when a request comes in. A reading is
+// bounded, whatever the wheel holds: it looks at each slot and at about 50,000 timers, which takes
+// about a millisecond, and releases the locks every few hundred steps. Requests that come close
+// together share a reading, so all of them use at most about a fiftieth of one processor.
 package wheeldebug
 
 import (
@@ -43,12 +41,11 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file holds what is exported, and answers requests. Set.mu guards the names;
-// each wheel has a lock of its own, for reading it (see view).
+// This file has the handlers. Set.mu guards the names; view.mu, one for each wheel, guards its
+// latest reading.
 
-// Handler returns a handler that shows one wheel, at whatever path it is mounted. The
-// wheel is kept from being collected as long as the handler is reachable. Handler
-// panics if tw is nil or was not made by New.
+// Handler returns a handler that shows one wheel, under any path. The wheel is not garbage
+// collected while the handler is reachable. Handler panics if tw is nil or was not made by New.
 func Handler(tw *timingwheel.TimingWheel) http.Handler {
 	if tw == nil {
 		panic("wheeldebug: Handler with a nil TimingWheel")
@@ -58,17 +55,15 @@ func Handler(tw *timingwheel.TimingWheel) http.Handler {
 	return s
 }
 
-// A Set is a handler that shows several wheels by name. The zero Set is empty and ready
-// for use. Its methods may be called from any goroutine, also while it serves. It must
-// not be copied after first use.
+// A Set is a handler that shows several wheels by name. The zero Set is empty and ready for use. It
+// is safe for concurrent use. It must not be copied after first use.
 type Set struct {
 	mu    sync.Mutex
 	views map[string]*view
 }
 
-// Add makes the Set show tw under a name, which may be any text. The wheel is kept from
-// being collected until it is removed. Add panics if the name is empty or taken, and if
-// tw is nil or was not made by New.
+// Add adds tw under a name, which may be any text. The wheel is not garbage collected before it is
+// removed. Add panics if the name is empty or taken, and if tw is nil or was not made by New.
 func (s *Set) Add(name string, tw *timingwheel.TimingWheel) {
 	switch {
 	case tw == nil:
@@ -76,7 +71,7 @@ func (s *Set) Add(name string, tw *timingwheel.TimingWheel) {
 	case name == "":
 		panic("wheeldebug: Add with an empty name")
 	}
-	tw.Len() // panics now, and not when somebody looks, if New did not make it
+	tw.Len() // panics if New did not make tw; better now than in a request
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.views[name] != nil {
@@ -88,26 +83,27 @@ func (s *Set) Add(name string, tw *timingwheel.TimingWheel) {
 	s.views[name] = &view{name: name, tw: tw}
 }
 
-// Remove makes the Set forget the wheel of that name, and does nothing if there is none. A
-// wheel that was stopped is shown, as stopped, until it is removed.
+// Remove removes the wheel of that name, if there is one. A stopped wheel is shown, as stopped,
+// until it is removed.
 func (s *Set) Remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.views, name)
 }
 
-// ServeHTTP serves the page, or with format=json in the query the numbers alone, of the
-// wheel that the query names. Without a name the page is a table of all wheels, or shows
-// the only one, and the JSON has them all.
+// ServeHTTP serves the page of the wheel that the query names, or with format=json the numbers
+// alone. Without a name the page is a table of all wheels, or the page of the only one, and the
+// JSON has all wheels.
 //
-// The path is not looked at. All addresses in the page consist of a query alone, so it
-// works under any path and behind http.StripPrefix, with a slash at the end or without,
-// where a handler that knew a path "json" below its own would have to know its own.
+// ServeHTTP ignores the path.
 func (s *Set) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// All addresses in the page consist of a query alone. So it works under any path and behind
+	// http.StripPrefix, while a handler that served JSON at a path below its own would have to know
+	// its own path.
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer") // the name of a wheel is nobody else's business
+	h.Set("Referrer-Policy", "no-referrer") // the address holds the name of a wheel
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
@@ -130,8 +126,8 @@ func (s *Set) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// choose returns the names of all wheels, sorted, and the wheels that a request is for: the
-// one of that name, nil if there is none, or all if no name is given.
+// choose returns the names of all wheels, sorted, and the wheels that a request is for: the wheel
+// of that name, nil if there is none, or all wheels if the name is empty.
 func (s *Set) choose(name string) (names []string, chosen []*view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
