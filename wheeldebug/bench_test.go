@@ -15,18 +15,16 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// BenchmarkPolled uses a wheel on which a million timers are pending, and compares its
-// speed while nobody looks with its speed while the JSON is fetched ten times a second
-// over a real connection. An iteration has half a second of each, in changing order;
-// the ratio is the median over the iterations, and 1 if looking costs nothing. So that
-// it means something, run it some twenty times:
+// BenchmarkPolled compares the speed of a wheel with a million pending timers while its JSON is
+// fetched ten times a second over a real connection with its speed while no one looks. An iteration
+// has half a second of each, in alternating order. The ratio is the median over the iterations; it
+// is 1 if looking costs nothing. A meaningful ratio needs about twenty iterations:
 //
 //	go test -run '^$' -bench Polled -benchtime 20x ./wheeldebug
 //
-// unwatched-ns and watched-ns are the medians for one operation, and the two longest-µs those of
-// the longest that 64 operations in a row (of Fire, a whole burst) took in a stretch:
-// who has to wait for a lock that a reading holds shows there, and so does whatever
-// else takes the processor away.
+// unwatched-ns and watched-ns are medians for one operation. The two longest-µs are medians of the
+// longest time that 64 operations in a row took in half a second (for Fire, a whole burst). They
+// show the wait for a lock that a reading holds, and whatever else takes the processor away.
 func BenchmarkPolled(b *testing.B) {
 	for _, c := range []struct {
 		name       string
@@ -55,23 +53,18 @@ func BenchmarkPolled(b *testing.B) {
 			for i := range b.N {
 				var ns, longest [2]float64
 				for k := range 2 {
-					looks := (i+k)%2 == 1
-					var stop func() int
-					if looks {
+					watch := (i + k) % 2
+					stop := func() int { return 0 }
+					if watch == 1 {
 						stop = poll(b, server.URL+"/?format=json")
 					}
-					which := 0
-					if looks {
-						which = 1
-					}
-					ns[which], longest[which] = run(works, stretch)
-					if looks {
-						polls += stop()
-					}
+					ns[watch], longest[watch] = run(works, stretch)
+					polls += stop()
 				}
 				ratios = append(ratios, ns[1]/ns[0])
 				alone, watched = append(alone, ns[0]), append(watched, ns[1])
-				longestAlone, longestWatched = append(longestAlone, longest[0]), append(longestWatched, longest[1])
+				longestAlone = append(longestAlone, longest[0])
+				longestWatched = append(longestWatched, longest[1])
 			}
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(median(ratios), "ratio")
@@ -84,8 +77,8 @@ func BenchmarkPolled(b *testing.B) {
 	}
 }
 
-// BenchmarkRead is one reading of a wheel with a million timers pending, and one answer
-// that shares it.
+// BenchmarkRead measures a reading of a wheel with a million pending timers, and an answer that
+// shares it.
 func BenchmarkRead(b *testing.B) {
 	tw := million(b)
 	v := &view{name: "wheel", tw: tw}
@@ -109,8 +102,8 @@ func BenchmarkRead(b *testing.B) {
 	})
 }
 
-// million returns a wheel on which a million timers are pending, over the coming hours, in
-// no order in memory.
+// million returns a wheel with a million timers that are pending over the next hours, in random
+// order in memory.
 func million(b *testing.B) *timingwheel.TimingWheel {
 	tw := timingwheel.New()
 	b.Cleanup(func() {
@@ -127,7 +120,7 @@ func million(b *testing.B) *timingwheel.TimingWheel {
 	return tw
 }
 
-// A work is something to do to a wheel, and returns how many operations it was.
+// A work uses a wheel and returns the number of its operations.
 type work func() int
 
 const operations = 64
@@ -142,7 +135,7 @@ func startStop(tw *timingwheel.TimingWheel) work {
 	}
 }
 
-// moves has each Reset take the lock: later and earlier in turn.
+// moves resets a timer to earlier deadlines, because only these take the lock.
 func moves(tw *timingwheel.TimingWheel) work {
 	t := tw.AfterFunc(time.Minute, func() {})
 	return func() int {
@@ -153,10 +146,9 @@ func moves(tw *timingwheel.TimingWheel) work {
 	}
 }
 
-// fires arms a burst of timers that are due within two milliseconds, and waits for all of
-// them.
+// fires arms a burst of timers that are due within two milliseconds, and waits for all of them.
 func fires(tw *timingwheel.TimingWheel) work {
-	const burst = 1 << 15 // so that they take longer than the wait for their time
+	const burst = 1 << 15 // arming them takes longer than the wait until they are due
 	var pending sync.WaitGroup
 	f := pending.Done
 	return func() int {
@@ -169,8 +161,8 @@ func fires(tw *timingwheel.TimingWheel) work {
 	}
 }
 
-// run has each of the works done over and over, on a goroutine of its own, and returns the
-// nanoseconds for an operation and the microseconds that the longest call of a work took.
+// run repeats each of the works on its own goroutine for a while. It returns the nanoseconds for an
+// operation, and the microseconds of the longest call of a work.
 func run(works []work, stretch time.Duration) (ns, longest float64) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
@@ -195,8 +187,7 @@ func run(works []work, stretch time.Duration) (ns, longest float64) {
 	return float64(time.Since(began)) / float64(total), longest
 }
 
-// poll fetches the address ten times a second until stop is called, which returns how
-// often it has.
+// poll fetches the address ten times a second until stop is called; stop returns how often.
 func poll(b *testing.B, address string) (stop func() int) {
 	done, polls := make(chan struct{}), make(chan int)
 	go func() {

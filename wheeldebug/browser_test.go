@@ -23,12 +23,14 @@ import (
 )
 
 var (
-	screenshots = flag.String("screenshots", "", "have TestBrowser write pictures of the page into this `folder`")
-	settle      = flag.Duration("settle", 0, "how long TestBrowser lets the charts fill before it takes pictures")
+	screenshots = flag.String("screenshots", "",
+		"have TestBrowser write pictures of the page into this `folder`")
+	settle = flag.Duration("settle", 0,
+		"how long TestBrowser lets the charts fill before it takes pictures")
 )
 
-// busy makes a wheel do what servers have it do, until stop is called: timeouts of
-// seconds to hours, most of them stopped or pushed on, and some that fire.
+// busy uses a wheel as servers do, until stop is called: timeouts of seconds to hours, most of them
+// stopped or extended, and some that fire.
 func busy(tw *timingwheel.TimingWheel) (stop func()) {
 	const conns = 20_000
 	idle := make([]timingwheel.Timer, conns)
@@ -68,9 +70,16 @@ func busy(tw *timingwheel.TimingWheel) (stop func()) {
 	}
 }
 
-// TestBrowser loads the page in a real browser: light and dark, wide and narrow, without
-// scripts, paused and hidden. The numbers move, nothing overflows, every text
-// stands out from its ground, and the browser has nothing to complain about.
+// shows is true on the page of the wheel with that name, after two readings.
+const shows = `document.readyState === "complete" && document.body.dataset.wheel === %q &&
+	typeof past === "object" && past.length >= 2`
+
+// turn is the text for the turn of the lowest level.
+const turn = `document.querySelector("[data-each=levels] td:nth-child(3)").textContent`
+
+// TestBrowser loads the page in a real browser: light and dark, wide and narrow, without scripts,
+// paused and hidden. The numbers change, nothing overflows, every text has enough contrast, and the
+// browser reports no error.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a browser takes seconds to start")
@@ -101,7 +110,10 @@ func TestBrowser(t *testing.T) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	address := server.URL + "/debug/wheel/?wheel=sessions"
-	readmes := map[string]string{"light-wide": "screenshot-light", "dark-wide": "screenshot-dark", "light-narrow": "screenshot-narrow"}
+	readmes := map[string]string{
+		"light-wide": "screenshot-light", "dark-wide": "screenshot-dark",
+		"light-narrow": "screenshot-narrow",
+	}
 	picture := func(name string, whole bool) {
 		if *screenshots != "" {
 			b.shoot(filepath.Join(*screenshots, cmp.Or(readmes[name], "look-"+name)+".png"), whole)
@@ -136,28 +148,28 @@ func TestBrowser(t *testing.T) {
 		require.Equal(t, want, got, "%v", ns)
 	}
 
-	// What the pointer is on is explained.
+	// The page explains the slot under the pointer.
 	b.eval(`(() => {
 		const box = rings[0].svg.getBoundingClientRect();
 		rings[0].svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width * 0.5 + 1, clientY: box.top + box.height * 0.1 }));
 	})()`, nil)
-	b.until(`/^slot 1, due in .*timers?$/.test(rings[0].about.textContent) || /^slot [0-9]+, due in/.test(rings[0].about.textContent)`)
+	b.until(`/^slot [0-9]+, due in .* timers?$/.test(rings[0].about.textContent)`)
 
-	// Paused and hidden it does not ask; then it goes on.
+	// While paused or hidden it does not ask. Afterwards it asks again.
 	b.requireRests(&polls, "pause.click()", "pause.click()")
 	b.requireRests(&polls,
 		`Object.defineProperty(document, "hidden", { value: true, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`,
 		`delete document.hidden; document.dispatchEvent(new Event("visibilitychange"))`)
 
-	// An idle wheel, with a name that wants escaping.
+	// An idle wheel, with a name that needs escaping.
 	set.Remove("retries")
 	set.Add(hostile, other)
 	b.look(1400, 1000, "light")
 	b.open(address + "&again")
 	b.follow(`nav a:nth-child(2)`)
-	b.until(fmt.Sprintf(`document.readyState === "complete" && document.body.dataset.wheel === %q && typeof past === "object" && past.length >= 2`, hostile))
+	b.until(fmt.Sprintf(shows, hostile))
 	b.requireFits("idle")
-	b.until(`document.querySelector("[data-each=levels] td:nth-child(3)").textContent === "–"`) // no turn before the first timer
+	b.until(turn + ` === "–"`) // none before the first timer
 	picture("idle-wide", false)
 
 	// Stopped.
@@ -176,7 +188,8 @@ func TestBrowser(t *testing.T) {
 		b.look(width, 1000, "light")
 		b.until("rings.length === 2")
 		var hole float64
-		b.eval(`document.getElementById("rings").getBoundingClientRect().right - rings[rings.length - 1].figure.getBoundingClientRect().right`, &hole)
+		b.eval(`document.getElementById("rings").getBoundingClientRect().right -
+			rings[rings.length - 1].figure.getBoundingClientRect().right`, &hole)
 		require.Less(t, hole, 2.0, "beside the last ring")
 		b.requireFits("few")
 		picture(fmt.Sprintf("few-%d", width), true)
@@ -205,7 +218,7 @@ func TestBrowser(t *testing.T) {
 	b.until(`document.querySelector("[data-each=wheels] .warn") !== null`)
 	picture("overview-wide", false)
 	b.follow(`[data-each=wheels] a[href*=pneumono]`)
-	b.until(`document.readyState === "complete" && document.body.dataset.wheel !== "" && typeof past === "object" && past.length >= 2`)
+	b.until(fmt.Sprintf(shows, long))
 	b.until(`document.querySelector("td[data-v=waiting]").classList.contains("warn")`)
 	b.until(`document.querySelector(".chart small.warn") !== null`)
 	for _, scheme := range []string{"light", "dark"} {
@@ -220,13 +233,14 @@ func TestBrowser(t *testing.T) {
 	b.until(`!document.querySelector("td[data-v=waiting]").classList.contains("warn")`)
 	b.requireQuiet(server.URL)
 
-	// Gone: the wheel, then the server. What comes back is shown again.
+	// First the wheel is gone, then the server. When they come back, the page shows them again.
 	b.open(server.URL + "/debug/wheel/?wheel=few")
 	b.until("typeof past === 'object' && past.length >= 1")
 	set.Remove("few")
 	b.until(`document.getElementById("status").textContent === "no numbers: this wheel is gone"`)
 	set.Add("few", few)
-	b.until(`document.getElementById("state").dataset.state === "running" && !document.documentElement.classList.contains("stale")`)
+	b.until(`document.getElementById("state").dataset.state === "running" &&
+		!document.documentElement.classList.contains("stale")`)
 	var running, badge string
 	const color = `getComputedStyle(document.getElementById("state")).color`
 	b.eval(color, &running)
@@ -237,11 +251,12 @@ func TestBrowser(t *testing.T) {
 	require.NotEqual(t, running, badge)
 	picture("gone-wide", false)
 	down.Store(false)
-	b.until(`document.getElementById("state").textContent === "running" && document.getElementById("status").textContent === ""`)
+	b.until(`document.getElementById("state").textContent === "running" &&
+		document.getElementById("status").textContent === ""`)
 	set.Remove("few")
 	set.Remove(long)
 
-	// Without scripts there are the numbers of one reading.
+	// Without scripts the page has the numbers of one reading.
 	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
 	for _, width := range []int{1400, 360} {
 		b.look(width, 1000, "light")
@@ -259,7 +274,7 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// follow opens what a link on the page leads to.
+// follow opens the address of a link on the page.
 func (b *browser) follow(selector string) {
 	b.t.Helper()
 	var address string
@@ -310,7 +325,7 @@ func (b *browser) requireMoves() {
 	require.Greater(b.t, len(distinct), 2, "%v", hands)
 }
 
-// requireRests fails if the page asks while it should not, or does not go on.
+// requireRests fails if the page asks while it should rest, or does not ask afterwards.
 func (b *browser) requireRests(polls *atomic.Int64, rest, goOn string) {
 	b.t.Helper()
 	b.eval(rest, nil)
@@ -324,8 +339,8 @@ func (b *browser) requireRests(polls *atomic.Int64, rest, goOn string) {
 	}
 }
 
-// requireFits fails if the page is wider than the window, or a text is cut off or wider than
-// what it stands in.
+// requireFits fails if the page is wider than the window, or a text is cut off or wider than its
+// container.
 func (b *browser) requireFits(name string) {
 	b.t.Helper()
 	var wide []string
@@ -344,8 +359,8 @@ func (b *browser) requireFits(name string) {
 	require.Empty(b.t, wide, name)
 }
 
-// requireReadable fails if a text's contrast with its ground is below 4.5, the least that
-// WCAG asks for (AA).
+// requireReadable fails if the contrast of a text with its background is below 4.5, the minimum of
+// WCAG (AA).
 func (b *browser) requireReadable(name string) {
 	b.t.Helper()
 	var faint []string

@@ -14,26 +14,38 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
+// here begins the names of this package's functions.
+const here = "github.com/go-timingwheel/timingwheel/wheeldebug."
+
 func TestLogSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		plain := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		withoutTime := func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			return a
-		}}))
-		tw := timingwheel.New(timingwheel.WithInline(), timingwheel.WithSlowCallback(time.Second, LogSlow(plain)))
+		}
+		options := &slog.HandlerOptions{ReplaceAttr: withoutTime}
+		plain := slog.New(slog.NewTextHandler(&out, options))
+		tw := timingwheel.New(timingwheel.WithInline(),
+			timingwheel.WithSlowCallback(time.Second, LogSlow(plain)))
 		tw.AfterFunc(time.Minute, dawdle)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		name := "callback=github.com/go-timingwheel/timingwheel/wheeldebug.dawdle"
-		require.Equal(t, `level=WARN msg="a timer's callback is holding up the wheel" `+name+" for=1s\n"+
-			`level=WARN msg="a timer's callback held up the wheel" `+name+" for=3s\n", out.String())
+		name := "callback=" + here + "dawdle"
+		require.Equal(t,
+			`level=WARN msg="a timer's callback is holding up the wheel" `+name+" for=1s\n"+
+				`level=WARN msg="a timer's callback held up the wheel" `+name+" for=3s\n",
+			out.String())
 
 		out.Reset()
-		LogSlow(plain)(timingwheel.SlowCallback{Name: "f", For: time.Second, Waited: true, Over: true})
-		require.Equal(t, `level=WARN msg="the executor was late to begin a timer's callback" callback=f for=1s`+"\n", out.String())
+		waited := timingwheel.SlowCallback{Name: "f", For: time.Second, Waited: true, Over: true}
+		LogSlow(plain)(waited)
+		require.Equal(t,
+			`level=WARN msg="the executor was late to begin a timer's callback" callback=f for=1s`+
+				"\n",
+			out.String())
 
 		out.Reset()
 		tw = timingwheel.New(timingwheel.WithSlowCallback(time.Second, LogSlow(plain)))
@@ -48,8 +60,8 @@ func TestLogSlow(t *testing.T) {
 
 func dawdle() { time.Sleep(3 * time.Second) }
 
-// The goroutine of a callback shows in the profile of goroutines with its label, whatever
-// the executor, also a schedule's; and no longer when the callback has returned.
+// The goroutine of a callback, also of a schedule's run, shows in the goroutine profile with its
+// label, whatever the executor. After the callback has returned it does not.
 func TestProfilerLabels(t *testing.T) {
 	for name, opts := range map[string][]timingwheel.Option{
 		"goroutine": nil,
@@ -64,7 +76,7 @@ func TestProfilerLabels(t *testing.T) {
 			} {
 				profile := make(chan string)
 				start(func() { profile <- goroutines(t) })
-				require.Contains(t, <-profile, `"timer":"github.com/go-timingwheel/timingwheel/wheeldebug.TestProfilerLabels.func`)
+				require.Contains(t, <-profile, `"timer":"`+here+`TestProfilerLabels.func`)
 			}
 			require.NoError(t, tw.Shutdown(t.Context()))
 			require.NotContains(t, goroutines(t), `"timer":`)
@@ -72,8 +84,8 @@ func TestProfilerLabels(t *testing.T) {
 	}
 }
 
-// A worker keeps the labels that it has by the context that WithProfilerLabels is given,
-// and a callback has them too.
+// A worker keeps the labels of the context that was passed to WithProfilerLabels, and a callback
+// has them too.
 func TestProfilerLabelsOfAWorker(t *testing.T) {
 	work := make(chan func())
 	profiles := make(chan string)
@@ -86,10 +98,11 @@ func TestProfilerLabelsOfAWorker(t *testing.T) {
 		}
 		close(profiles)
 	})
-	tw = timingwheel.New(timingwheel.WithExecutor(func(f func()) { work <- f }), WithProfilerLabels(worker))
+	tw = timingwheel.New(timingwheel.WithExecutor(func(f func()) { work <- f }),
+		WithProfilerLabels(worker))
 	tw.AfterFunc(time.Millisecond, func() { profiles <- goroutines(t) })
 	during, after := <-profiles, <-profiles
-	require.Regexp(t, `"pool":"orders", "timer":"github.com/go-timingwheel/timingwheel/wheeldebug.TestProfilerLabelsOfAWorker.func`, during)
+	require.Regexp(t, `"pool":"orders", "timer":"`+here+`TestProfilerLabelsOfAWorker.func`, during)
 	require.Contains(t, after, `"pool":"orders"`)
 	require.NotContains(t, after, `"timer":`)
 	require.NoError(t, tw.Shutdown(t.Context()))

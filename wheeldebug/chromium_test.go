@@ -23,23 +23,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This file drives a real browser: Chromium without a window, by the DevTools protocol
-// over a pair of pipes. Its command line alone could load a page and dump it, but not in
-// real time, not narrower than 500 pixels, and without telling what went wrong on it.
+// This file drives Chromium without a window, by the DevTools protocol over a pair of pipes. Its
+// command line alone can load a page and dump it, but not in real time, not narrower than 500
+// pixels, and without reporting the page's errors.
 
-// reply is how long the browser has for one answer. It is so long because a loaded machine
-// takes seconds to start a browser.
+// reply bounds the wait for one answer. A loaded machine takes seconds to start a browser.
 const reply = 2 * time.Minute
 
 // findChromium returns the path of a Chromium, or skips the test. With
 // TIMINGWHEEL_REQUIRE_BROWSER set it fails instead.
 func findChromium(t *testing.T) string {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"} {
+	for _, name := range []string{
+		"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome",
+	} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
 	}
-	const missing = "no chromium on PATH: the page is not looked at in a browser (Debian: apt-get install chromium)"
+	const missing = "no chromium on PATH to test the page with (Debian: apt-get install chromium)"
 	if os.Getenv("TIMINGWHEEL_REQUIRE_BROWSER") != "" {
 		t.Fatal(missing)
 	}
@@ -55,8 +56,8 @@ type browser struct {
 	last    int
 	answers chan message
 
-	mu         sync.Mutex // guards what follows, written by whoever reads the pipe
-	complaints []string   // errors on the console, exceptions, and what the policy forbade
+	mu         sync.Mutex // guards the rest, which the reader of the pipe writes
+	complaints []string   // errors on the console, exceptions, and violations of the policy
 	requests   []string   // addresses
 }
 
@@ -75,18 +76,20 @@ func startBrowser(t *testing.T) *browser {
 	from, theirsOut, err := os.Pipe()
 	require.NoError(t, err)
 	args := []string{
-		"--headless=new", "--remote-debugging-pipe", "--user-data-dir=" + t.TempDir(), "--no-first-run", "--disable-gpu",
-		"--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-		"--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en-US",
+		"--headless=new", "--remote-debugging-pipe", "--user-data-dir=" + t.TempDir(),
+		"--no-first-run", "--disable-gpu", "--disable-extensions",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync",
+		"--disable-dev-shm-usage", "--mute-audio", "--hide-scrollbars",
+		"--force-color-profile=srgb", "--lang=en-US",
 	}
-	if os.Geteuid() == 0 { // its sandbox refuses to run as root; the page is ours
+	if os.Geteuid() == 0 { // the sandbox refuses to run as root; the page is ours
 		args = append(args, "--no-sandbox")
 	}
 	cmd := exec.Command(path, append(args, "about:blank")...)
 	cmd.ExtraFiles = []*os.File{theirsIn, theirsOut} // 3 and 4, as Chromium expects
 	var output bytes.Buffer
 	cmd.Stderr = &output
-	cmd.WaitDelay = 10 * time.Second // for what it has started and left behind
+	cmd.WaitDelay = 10 * time.Second // for processes that it has started and left behind
 	require.NoError(t, cmd.Start())
 	theirsIn.Close()
 	theirsOut.Close()
@@ -118,7 +121,8 @@ func startBrowser(t *testing.T) *browser {
 	var target struct{ TargetID string }
 	b.call("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var session struct{ SessionID string }
-	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &session)
+	b.call("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true},
+		&session)
 	b.session = session.SessionID
 	for _, domain := range []string{"Runtime", "Log", "Network", "Page"} {
 		b.call(domain+".enable", nil, nil)
@@ -126,7 +130,7 @@ func startBrowser(t *testing.T) *browser {
 	return b
 }
 
-// read takes the answers and events from the browser until it is gone. Each ends with a zero.
+// read receives the answers and events of the browser until it is gone. Each ends with a zero byte.
 func (b *browser) read(from *os.File) {
 	defer close(b.answers)
 	for r := bufio.NewReader(from); ; {
@@ -189,7 +193,7 @@ func (b *browser) send(method string, params any, session string) error {
 	return err
 }
 
-// call has the browser do something, and stores the result in to if that is not nil.
+// call calls a method of the browser, and stores the result in to if that is not nil.
 func (b *browser) call(method string, params, to any) {
 	b.t.Helper()
 	require.NoError(b.t, b.send(method, params, b.session), method)
@@ -212,15 +216,17 @@ func (b *browser) call(method string, params, to any) {
 	}
 }
 
-// eval evaluates an expression on the page and stores its value, or the one it
-// promises, in to if that is not nil.
+// eval evaluates an expression on the page, waits for its value if it is a promise, and stores the
+// value in to if that is not nil.
 func (b *browser) eval(expression string, to any) {
 	b.t.Helper()
 	var result struct {
 		Result           struct{ Value json.RawMessage }
 		ExceptionDetails json.RawMessage
 	}
-	b.call("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &result)
+	b.call("Runtime.evaluate", map[string]any{
+		"expression": expression, "returnByValue": true, "awaitPromise": true,
+	}, &result)
 	require.Nil(b.t, result.ExceptionDetails, "%s: %s", expression, result.ExceptionDetails)
 	if to != nil {
 		require.NoError(b.t, json.Unmarshal(result.Result.Value, to), expression)
@@ -243,8 +249,12 @@ func (b *browser) until(expression string) {
 // look sets the size of the window, in pixels, and light or dark.
 func (b *browser) look(width, height int, scheme string) {
 	b.t.Helper()
-	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false}, nil)
-	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
+	}, nil)
+	b.call("Emulation.setEmulatedMedia", map[string]any{
+		"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}},
+	}, nil)
 }
 
 // open loads an address, and returns when the document is complete.
@@ -260,7 +270,8 @@ func (b *browser) open(address string) {
 func (b *browser) shoot(file string, whole bool) {
 	b.t.Helper()
 	var picture struct{ Data string }
-	b.call("Page.captureScreenshot", map[string]any{"format": "png", "captureBeyondViewport": whole}, &picture)
+	b.call("Page.captureScreenshot",
+		map[string]any{"format": "png", "captureBeyondViewport": whole}, &picture)
 	data, err := base64.StdEncoding.DecodeString(picture.Data)
 	require.NoError(b.t, err)
 	if small, err := inPalette(data); err == nil {
@@ -269,8 +280,8 @@ func (b *browser) shoot(file string, whole bool) {
 	require.NoError(b.t, os.WriteFile(file, data, 0o644))
 }
 
-// inPalette makes a picture smaller by leaving it the 256 colours it has most of: those
-// between are the edges of letters.
+// inPalette makes a picture smaller: it keeps the 256 most frequent colours. The others are at the
+// edges of letters.
 func inPalette(data []byte) ([]byte, error) {
 	picture, err := png.Decode(bytes.NewReader(data))
 	if err != nil {
@@ -283,7 +294,8 @@ func inPalette(data []byte) ([]byte, error) {
 			pixels[picture.At(x, y)]++
 		}
 	}
-	palette := color.Palette(slices.SortedFunc(maps.Keys(pixels), func(a, b color.Color) int { return pixels[b] - pixels[a] }))
+	palette := color.Palette(slices.SortedFunc(maps.Keys(pixels),
+		func(a, b color.Color) int { return pixels[b] - pixels[a] }))
 	palette = palette[:min(len(palette), 256)]
 	index := map[color.Color]uint8{}
 	for c := range pixels {
@@ -300,8 +312,7 @@ func inPalette(data []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// requireQuiet fails the test if the page has complained, or asked anybody but the
-// server of that origin.
+// requireQuiet fails the test if the browser has reported an error, or a request to another origin.
 func (b *browser) requireQuiet(origin string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -309,7 +320,8 @@ func (b *browser) requireQuiet(origin string) {
 	require.Empty(b.t, b.complaints)
 	require.NotEmpty(b.t, b.requests)
 	for _, address := range b.requests {
-		if address != "data:," && address != "about:blank" && !strings.HasPrefix(address, origin+"/") {
+		if address != "data:," && address != "about:blank" &&
+			!strings.HasPrefix(address, origin+"/") {
 			require.Fail(b.t, "a request elsewhere", address)
 		}
 	}

@@ -52,7 +52,8 @@ func ExampleHandler() {
 }
 
 func ExampleSet() {
-	sessions, retries := timingwheel.New(), timingwheel.New(timingwheel.WithTick(100*time.Millisecond))
+	sessions := timingwheel.New()
+	retries := timingwheel.New(timingwheel.WithTick(100 * time.Millisecond))
 	sessions.AfterFunc(time.Hour, func() {})
 	sessions.AfterFunc(time.Hour, func() {})
 	retries.AfterFunc(time.Minute, func() {})
@@ -81,7 +82,7 @@ func report() { <-noticed }
 func ExampleLogSlow() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == "for" { // no two runs agree on these
+			if a.Key == slog.TimeKey || a.Key == "for" { // these differ from run to run
 				return slog.Attr{}
 			}
 			return a
@@ -89,7 +90,7 @@ func ExampleLogSlow() {
 	}))
 	logSlow, done := wheeldebug.LogSlow(logger), make(chan struct{})
 	tw := timingwheel.New(timingwheel.WithInline(),
-		// Programs pass wheeldebug.LogSlow(logger) itself, which logs the end of the callback too.
+		// Programs pass wheeldebug.LogSlow(logger) itself; it logs the end of the callback too.
 		timingwheel.WithSlowCallback(10*time.Millisecond, func(c timingwheel.SlowCallback) {
 			if c.Over {
 				close(done)
@@ -106,7 +107,7 @@ func ExampleLogSlow() {
 func ExampleWithProfilerLabels() {
 	tw := timingwheel.New(wheeldebug.WithProfilerLabels(context.Background()))
 	tw.AfterFunc(time.Minute, report)
-	// In a profile report, and all that it calls, has the label timer=main.report:
+	// In a profile, report and the functions it calls have the label timer=main.report:
 	//
 	//	go tool pprof -tagfocus timer=main.report cpu.out
 	fmt.Println(tw.Len())

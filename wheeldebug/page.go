@@ -62,7 +62,7 @@ var shown = struct {
 		{"wakeups", "Wake-ups", "count", "times the alarm rang"},
 		{"idle_wakeups", "Idle wake-ups", "count", "of these, found nothing to do"},
 		{"longest_hold", "Longest hold", "count", "most timers handled under one hold of a lock"},
-		{"due", "Due", "atleast", "already due when armed, wait for the driver"},
+		{"due", "Due", "atleast", "timers due when armed, waiting for the driver"},
 		{"beyond", "Beyond", "atleast", "timers whose deadlines never come"},
 		{"at_ns", "Age of the wheel", "duration", ""},
 	},

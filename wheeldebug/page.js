@@ -14,12 +14,13 @@ function duration(ns) {
 		const n = ns / unit;
 		if (n < 999.5 && (unit < 1e9 || n < 59.95)) return digits(n) + " " + name;
 	}
-	for (const [unit, part, name, rest, limit] of [[60, 1, "min", "s", 60], [3600, 60, "h", "min", 24], [86400, 3600, "d", "h", 50000]]) {
+	for (const [unit, part, name, rest, limit] of [
+		[60, 1, "min", "s", 60], [3600, 60, "h", "min", 24], [86400, 3600, "d", "h", 50000],
+	]) {
 		const parts = Math.round(ns / 1e9 / part), per = unit / part;
-		if (parts < limit * per) {
-			const left = parts % per;
-			return count(Math.floor(parts / per)) + " " + name + (left ? " " + count(left) + " " + rest : "");
-		}
+		if (parts >= limit * per) continue;
+		const left = parts % per;
+		return `${count(Math.floor(parts / per))} ${name}` + (left ? ` ${count(left)} ${rest}` : "");
 	}
 	return "never";
 }
@@ -32,7 +33,9 @@ function show(format, v, row, wheel) {
 	case "count": return count(v);
 	case "duration": return duration(v);
 	case "late": return v === 0 ? "no samples" : duration(v);
-	case "in": return v === null ? "not set" : v < 0 ? "overdue by " + duration(-v) : "in " + duration(v);
+	case "in":
+		if (v === null) return "not set";
+		return v < 0 ? "overdue by " + duration(-v) : "in " + duration(v);
 	case "below": return v === null ? "longer" : duration(v);
 	case "yes": return v ? "yes" : "no";
 	case "exact": return about(row);
@@ -57,7 +60,9 @@ function fill(el, v, row, wheel) {
 
 // fillTables updates the tables from the JSON of a wheel, or from all of it for the overview.
 function fillTables(wheel) {
-	for (const el of document.querySelectorAll("[data-v]")) fill(el, at(wheel, el.dataset.v), null, wheel);
+	for (const el of document.querySelectorAll("[data-v]")) {
+		fill(el, at(wheel, el.dataset.v), null, wheel);
+	}
 	for (const body of document.querySelectorAll("[data-each]")) {
 		const rows = at(wheel, body.dataset.each);
 		const blank = body.closest(".scroll").querySelector("template").content.firstElementChild;
@@ -67,8 +72,8 @@ function fillTables(wheel) {
 		rows.forEach((row, i) => {
 			for (const el of body.rows[i].querySelectorAll("[data-k]")) {
 				const v = at(row, el.dataset.k);
-				if (el.dataset.f === "bar") el.setAttribute("width", (100 * Math.log1p(v) / most).toFixed(1));
-				else fill(el, v, row, wheel);
+				if (el.dataset.f !== "bar") fill(el, v, row, wheel);
+				else el.setAttribute("width", (100 * Math.log1p(v) / most).toFixed(1));
 			}
 		});
 	}
@@ -123,23 +128,26 @@ function grows(past) {
 // latest99 returns the bound that 99 % of the samples between two readings were below, or NaN if
 // there were none.
 function latest99(now, before) {
-	const added = now.lateness.bins.map((bin, i) => bin.count - before.lateness.bins[i].count);
+	const bins = now.lateness.bins, last = bins.length - 1; // the last one has no bound
 	const all = now.lateness.samples - before.lateness.samples;
 	let seen = 0;
-	for (let i = 0; i < added.length; i++) {
-		seen += added[i];
-		if (added[i] > 0 && seen >= 0.99 * all) return now.lateness.bins[Math.min(i, added.length - 2)].below_ns;
+	for (let i = 0; i <= last; i++) {
+		const added = bins[i].count - before.lateness.bins[i].count;
+		seen += added;
+		if (added > 0 && seen >= 0.99 * all) return bins[Math.min(i, last - 1)].below_ns;
 	}
 	return NaN;
 }
 
 function makeCharts() {
+	const parent = document.getElementById("charts");
 	for (const chart of charts) {
-		const figure = chart.figure = html("figure", { class: "chart" }, document.getElementById("charts"));
+		const figure = html("figure", { class: "chart" }, parent);
 		html("figcaption", {}, figure).textContent = chart.title;
 		chart.number = html("b", {}, figure);
 		chart.number.textContent = "–";
-		chart.svg = svg("svg", { viewBox: "0 0 120 40", preserveAspectRatio: "none", role: "img" }, figure);
+		const box = { viewBox: "0 0 120 40", preserveAspectRatio: "none", role: "img" };
+		chart.svg = svg("svg", box, figure);
 		chart.area = svg("path", { class: "area" }, chart.svg);
 		chart.line = svg("path", { class: "line" }, chart.svg);
 		if (chart.other) chart.others = svg("path", { class: "other" }, chart.svg);
@@ -150,37 +158,43 @@ function makeCharts() {
 
 function keep(wheel) {
 	const last = past[past.length - 1];
-	if (last && (wheel.at_ns < last.at_ns || wheel.started < last.started)) past = []; // another wheel of that name
+	// If another wheel got the name, the past is not its own.
+	if (last && (wheel.at_ns < last.at_ns || wheel.started < last.started)) past = [];
 	past.push(wheel);
 	while (past.length > 2 && past[1].at_ns < wheel.at_ns - keptFor) past.shift();
 }
 
 function drawCharts() {
 	const now = past[past.length - 1];
+	const growing = grows(past);
+	const x = reading => (120 + 120 * (reading.at_ns - now.at_ns) / keptFor).toFixed(2);
 	for (const chart of charts) {
 		const rates = chart.value.length > 1;
 		const points = [];
 		for (let i = rates ? 1 : 0; i < past.length; i++) {
 			const value = chart.value(past[i], past[i - 1]);
-			if (!Number.isNaN(value)) points.push([120 + 120 * (past[i].at_ns - now.at_ns) / keptFor, value]);
+			if (!Number.isNaN(value)) points.push([x(past[i]), value]);
 		}
 		if (!points.length) continue;
-		const others = chart.other ? past.map(reading => [120 + 120 * (reading.at_ns - now.at_ns) / keptFor, chart.other(reading)]) : [];
-		const most = Math.max(...points.map(p => p[1])), all = Math.max(most, ...others.map(p => p[1]));
-		const line = points => points.map(([x, y]) => x.toFixed(2) + " " + (40 - 38 * (all > 0 ? y / all : 0)).toFixed(2)).join("L");
-		const path = line(points);
-		chart.line.setAttribute("d", "M" + path);
-		chart.area.setAttribute("d", "M" + points[0][0].toFixed(2) + " 40L" + path + "L" + points[points.length - 1][0].toFixed(2) + " 40Z");
-		setText(chart.number, chart.format(points[points.length - 1][1]));
+		const others = chart.other ? past.map(reading => [x(reading), chart.other(reading)]) : [];
+		const most = Math.max(...points.map(p => p[1]));
+		const top = Math.max(most, ...others.map(p => p[1])) || 1;
+		const point = ([x, value]) => `${x} ${(40 - 38 * value / top).toFixed(2)}`;
+		const line = points => points.map(point).join("L");
+		const first = points[0], last = points[points.length - 1];
+		chart.line.setAttribute("d", "M" + line(points));
+		chart.area.setAttribute("d", `M${first[0]} 40L${line(points)}L${last[0]} 40Z`);
+		setText(chart.number, chart.format(last[1]));
 		setText(chart.most, "most " + chart.format(most));
 		if (chart.other) {
 			chart.others.setAttribute("d", "M" + line(others));
 			setText(chart.most, chart.format(chart.other(now)) + " waiting");
-			chart.most.classList.toggle("warn", grows(past));
+			chart.most.classList.toggle("warn", growing);
 		}
-		chart.svg.setAttribute("aria-label", chart.title + ": now " + chart.number.textContent + ", " + chart.most.textContent);
+		chart.svg.setAttribute("aria-label",
+			`${chart.title}: now ${chart.number.textContent}, ${chart.most.textContent}`);
 	}
-	for (const el of document.querySelectorAll("[data-v=waiting]")) el.classList.toggle("warn", grows(past));
+	document.querySelector("[data-v=waiting]").classList.toggle("warn", growing);
 }
 
 // overview shows all wheels. It keeps the backlog of each, which is red while it grows.
@@ -188,11 +202,14 @@ const backlogs = new Map();
 
 function overview(all) {
 	fillTables(all);
-	all.wheels.forEach((wheel, i) => {
-		const backlog = (backlogs.get(wheel.name) || []).filter(reading => reading.at_ns > wheel.at_ns - 12e9 && reading.at_ns <= wheel.at_ns);
-		backlog.push(wheel);
-		backlogs.set(wheel.name, backlog.map(({ at_ns, waiting }) => ({ at_ns, waiting })));
-		document.querySelector("[data-each=wheels]").rows[i].querySelector("[data-k=waiting]").classList.toggle("warn", grows(backlog));
+	const rows = document.querySelector("[data-each=wheels]").rows;
+	all.wheels.forEach(({ name, at_ns, waiting }, i) => {
+		const backlog = (backlogs.get(name) || []).filter(before => {
+			return before.at_ns > at_ns - 12e9 && before.at_ns <= at_ns;
+		});
+		backlog.push({ at_ns, waiting });
+		backlogs.set(name, backlog);
+		rows[i].querySelector("[data-k=waiting]").classList.toggle("warn", grows(backlog));
 	});
 }
 
@@ -223,21 +240,32 @@ function makeRing() {
 	const circle = r => `M${120 - r} 120a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
 	track.setAttribute("d", circle(outer) + circle(inner));
 	ring.few = svg("path", { class: "few" }, ring.svg);
-	const hatch = svg("pattern", { id: "hatch" + rings.length, class: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse" }, ring.svg);
+	const hatch = svg("pattern", {
+		id: "hatch" + rings.length, class: "hatch", patternUnits: "userSpaceOnUse", width: 5, height: 5,
+	}, ring.svg);
 	svg("path", { d: "M-1 6L6 -1M-1 1L1 -1M4 6L6 4" }, hatch);
 	ring.full = svg("path", { class: "full", fill: `url(#${hatch.id})` }, ring.svg);
-	ring.hand = svg("line", { class: "hand", x1: 120, y1: 120 - inner + 8, x2: 120, y2: 120 - outer - 4 }, ring.svg);
+	ring.hand = svg("line", {
+		class: "hand", x1: 120, y1: 120 - inner + 8, x2: 120, y2: 120 - outer - 4,
+	}, ring.svg);
 	ring.sum = svg("text", { class: "sum", x: 120, y: 124 }, ring.svg);
 	ring.unit = svg("text", { class: "unit", x: 120, y: 142 }, ring.svg);
 	ring.about = html("p", {}, ring.figure);
-	ring.svg.addEventListener("pointermove", e => { ring.under = turnAt(ring.svg, e); explain(ring); });
-	ring.svg.addEventListener("pointerleave", () => { ring.under = null; explain(ring); });
+	ring.svg.addEventListener("pointermove", e => {
+		ring.under = turnAt(ring.svg, e);
+		explain(ring);
+	});
+	ring.svg.addEventListener("pointerleave", () => {
+		ring.under = null;
+		explain(ring);
+	});
 	return ring;
 }
 
 function turnAt(el, e) {
 	const box = el.getBoundingClientRect();
-	const x = (e.clientX - box.left) / box.width - 0.5, y = (e.clientY - box.top) / box.height - 0.5;
+	const x = (e.clientX - box.left) / box.width - 0.5;
+	const y = (e.clientY - box.top) / box.height - 0.5;
 	return Math.hypot(x, y) * 240 < inner - 10 ? null : (Math.atan2(x, -y) / (2 * Math.PI) + 1) % 1;
 }
 
@@ -253,11 +281,13 @@ function explain(ring) {
 		return;
 	}
 	const cell = Math.min(Math.floor(ring.under * level.cells.length), level.cells.length - 1);
-	const slot = cell * level.slots_per_cell;
+	const slot = cell * level.slots_per_cell, last = slot + level.slots_per_cell - 1;
 	const n = level.cells[cell];
-	const ahead = (slot - Math.floor(wheel.at_ns / level.tick_ns) % level.slots + level.slots) % level.slots;
-	const name = level.slots_per_cell > 1 ? `slots ${slot} to ${slot + level.slots_per_cell - 1}` : `slot ${slot}`;
-	setText(ring.about, `${name}, due in ${duration(Math.max(0, ahead * level.tick_ns - wheel.at_ns % level.tick_ns))}: ` +
+	const current = Math.floor(wheel.at_ns / level.tick_ns) % level.slots;
+	const ahead = (slot - current + level.slots) % level.slots;
+	const due = Math.max(0, ahead * level.tick_ns - wheel.at_ns % level.tick_ns);
+	setText(ring.about, (last > slot ? `slots ${slot} to ${last}` : `slot ${slot}`) +
+		`, due in ${duration(due)}: ` +
 		(level.full.includes(cell) ? "≥ " : "") + count(n) + (n === 1 ? " timer" : " timers"));
 }
 
@@ -280,11 +310,13 @@ function drawRings() {
 		ring.few.setAttribute("d", few);
 		ring.full.setAttribute("d", full);
 		setText(ring.title, `Level ${level.level}`);
-		setText(ring.speed, `a slot ${duration(level.tick_ns)}` + (level.slots ? `, a turn ${duration(level.lap_ns)}` : ""));
+		setText(ring.speed, `a slot ${duration(level.tick_ns)}` +
+			(level.slots ? `, a turn ${duration(level.lap_ns)}` : ""));
 		setText(ring.sum, about(level));
 		ring.sum.setAttribute("font-size", Math.min(22, 160 / ring.sum.textContent.length));
 		setText(ring.unit, level.timers === 1 ? "timer" : "timers");
-		ring.svg.setAttribute("aria-label", `Level ${level.level}: ${count(level.busy)} of ${count(level.slots)} slots in use, ` +
+		ring.svg.setAttribute("aria-label", `Level ${level.level}: ` +
+			`${count(level.busy)} of ${count(level.slots)} slots in use, ` +
 			`${level.exact ? "" : "about "}${count(level.estimate)} timers`);
 		explain(ring);
 	});
@@ -298,7 +330,9 @@ function turnHands() {
 	else if (!still.matches) at += 1e6 * Math.min(performance.now() - readAt, every + 1000);
 	for (const { hand, level } of rings) {
 		hand.setAttribute("visibility", level.slots ? "visible" : "hidden");
-		if (level.slots) hand.setAttribute("transform", `rotate(${(360 * (at % level.lap_ns) / level.lap_ns).toFixed(2)} 120 120)`);
+		if (!level.slots) continue;
+		const angle = (360 * (at % level.lap_ns) / level.lap_ns).toFixed(2);
+		hand.setAttribute("transform", `rotate(${angle} 120 120)`);
 	}
 }
 
@@ -334,8 +368,10 @@ async function read() {
 	if (asking || paused || document.hidden) return;
 	asking = true;
 	try {
-		const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(10000) });
-		if (!answer.ok) throw new Error(answer.status === 404 ? goneError : "the answer is " + answer.status);
+		const signal = AbortSignal.timeout(10000);
+		const answer = await fetch(address, { cache: "no-store", signal });
+		if (answer.status === 404) throw new Error(goneError);
+		if (!answer.ok) throw new Error("the answer is " + answer.status);
 		const all = await answer.json();
 		const latest = all.wheels[0];
 		if (!name) overview(all);
@@ -351,9 +387,11 @@ async function read() {
 		answeredAt = performance.now();
 		setStale(false);
 	} catch (err) {
-		const gone = err.message === goneError;
-		const since = answeredAt === null ? "" : ` for ${duration(1e6 * (performance.now() - answeredAt))}`;
-		setText(complaint, gone ? "no numbers: " + goneError : `no numbers${since}: ${err.message}`);
+		let since = "";
+		if (answeredAt !== null && err.message !== goneError) {
+			since = " for " + duration(1e6 * (performance.now() - answeredAt));
+		}
+		setText(complaint, `no numbers${since}: ${err.message}`);
 		setStale(true);
 	}
 	asking = false;
@@ -362,7 +400,8 @@ async function read() {
 }
 
 function frame() {
-	if (wheel && !paused && !document.documentElement.classList.contains("stale") && !still.matches) turnHands();
+	const stale = document.documentElement.classList.contains("stale");
+	if (wheel && !paused && !stale && !still.matches) turnHands();
 	requestAnimationFrame(frame);
 }
 

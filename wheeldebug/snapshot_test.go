@@ -18,7 +18,7 @@ import (
 	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
-// TestReading: what the JSON says of a wheel on the fake clock, to the nanosecond.
+// TestReading checks the JSON of a wheel on the fake clock, to the nanosecond.
 func TestReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timingwheel.New(timingwheel.WithInline(), timingwheel.WithWheelSize(16))
@@ -32,7 +32,8 @@ func TestReading(t *testing.T) {
 		require.Equal(t, "inline", empty.Executor)
 		require.Nil(t, empty.AlarmIn)
 		require.Zero(t, empty.counters)
-		require.Equal(t, []level{{Tick: time.Millisecond, Exact: true, Cells: []int{}, Full: []int{}}}, empty.Levels)
+		require.Equal(t, []level{{Tick: time.Millisecond, Exact: true, Cells: []int{},
+			Full: []int{}}}, empty.Levels)
 		require.Equal(t, queue{Head: []entry{}}, empty.Queue)
 
 		time.Sleep(time.Second)
@@ -68,18 +69,24 @@ func TestReading(t *testing.T) {
 
 		require.Len(t, r.Levels, 2)
 		low, high := r.Levels[0], r.Levels[1]
-		require.Equal(t, []time.Duration{time.Millisecond, 32 * time.Millisecond}, []time.Duration{low.Tick, low.Lap})
-		require.Equal(t, []time.Duration{16 * time.Millisecond, 512 * time.Millisecond}, []time.Duration{high.Tick, high.Lap})
-		require.Equal(t, []int{32, 1, 1, 1}, []int{low.Slots, low.Busy, low.Timers, low.SlotsPerCell})
-		require.Equal(t, []int{32, 1, 3, 1}, []int{high.Slots, high.Busy, high.Timers, high.SlotsPerCell})
+		require.Equal(t, []time.Duration{time.Millisecond, 32 * time.Millisecond},
+			[]time.Duration{low.Tick, low.Lap})
+		require.Equal(t, []time.Duration{16 * time.Millisecond, 512 * time.Millisecond},
+			[]time.Duration{high.Tick, high.Lap})
+		require.Equal(t, []int{32, 1, 1, 1},
+			[]int{low.Slots, low.Busy, low.Timers, low.SlotsPerCell})
+		require.Equal(t, []int{32, 1, 3, 1},
+			[]int{high.Slots, high.Busy, high.Timers, high.SlotsPerCell})
 		require.Equal(t, only(32, 1010%32, 1), low.Cells, "due at tick 1010")
 		require.Equal(t, only(32, 1100/16%32, 3), high.Cells, "due at tick 1100")
 		require.True(t, low.Exact && high.Exact)
 		require.Equal(t, int64(3), high.Placed)
 
-		require.Equal(t, entry{In: 4 * time.Millisecond, Level: 0, Shard: r.Queue.Head[0].Shard}, r.Queue.Head[0])
+		require.Equal(t, entry{In: 4 * time.Millisecond, Level: 0, Shard: r.Queue.Head[0].Shard},
+			r.Queue.Head[0])
 		require.Equal(t, 1, r.Queue.Head[1].Level)
-		require.Equal(t, 1072*time.Millisecond-r.At, r.Queue.Head[1].In, "one slot before tick 1088")
+		require.Equal(t, 1072*time.Millisecond-r.At, r.Queue.Head[1].In,
+			"one slot before tick 1088")
 		require.Equal(t, r.Queue.Buckets, len(r.Queue.Head))
 
 		require.Len(t, r.Shards, len(tw.Stats().Shards))
@@ -99,7 +106,7 @@ func TestReading(t *testing.T) {
 	})
 }
 
-// only is a list of n zeros but for one.
+// only returns n numbers that are all zero but one.
 func only(n, at, value int) []int {
 	list := make([]int, n)
 	list[at] = value
@@ -121,8 +128,8 @@ func TestReadingOfAWheelNotStarted(t *testing.T) {
 	})
 }
 
-// TestShared: a reading serves everybody who asks within 50 ms, page and JSON alike, and
-// each wheel has one of its own.
+// TestShared: a reading serves all requests within 50 ms, for the page and for the JSON, and each
+// wheel has its own.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timingwheel.New()
@@ -145,7 +152,7 @@ func TestShared(t *testing.T) {
 	})
 }
 
-// TestSharedFor: what takes long is done seldom.
+// TestSharedFor: the longer a reading takes, the longer it is shared.
 func TestSharedFor(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		0:                      shared,
@@ -159,7 +166,7 @@ func TestSharedFor(t *testing.T) {
 	}
 }
 
-// TestCount: the lower limit is within the budget wherever the least one allows.
+// TestCount: the lower limit keeps to the budget unless it is leastLimit.
 func TestCount(t *testing.T) {
 	for _, buckets := range []int{0, 1, 100, 195, 196, 1000, 3000, 3126, 131072 * 4} {
 		c := new(tally).count(10_000_000, buckets)
@@ -171,11 +178,13 @@ func TestCount(t *testing.T) {
 		require.Equal(t, mostLimit, c.DeepLimit)
 		require.Equal(t, mostParts, c.Parts)
 	}
-	require.Equal(t, inside.Count{Limit: mostLimit}, new(tally).count(budget, 1_000_000), "all can be counted")
-	require.Equal(t, inside.Count{Limit: 16, DeepLimit: mostLimit, Parts: 3, Turn: 1}, new(tally).count(budget+1, 1000))
+	require.Equal(t, inside.Count{Limit: mostLimit}, new(tally).count(budget, 1_000_000),
+		"all can be counted")
+	require.Equal(t, inside.Count{Limit: 16, DeepLimit: mostLimit, Parts: 3, Turn: 1},
+		new(tally).count(budget+1, 1000))
 }
 
-// TestParts: each part has its turn, and how many there are follows what was counted.
+// TestParts: each part has its turn, and the number of parts follows what was counted.
 func TestParts(t *testing.T) {
 	var c tally
 	turns := map[int]int{}
@@ -197,11 +206,11 @@ func TestParts(t *testing.T) {
 	require.Zero(t, c.count(2*budget, 1000).Turn)
 }
 
-// TestKept: with more timers than one reading counts, all of them are counted after a few, and
-// counts are kept only as long as they are needed.
+// TestKept: if there are more timers than one reading counts, a few readings count them all. Counts
+// are kept only as long as they are needed.
 func TestKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const slots, each = 400, 490 // of 196,000 the page once counted 30,988
+		const slots, each = 400, 490
 		tw := timingwheel.New()
 		defer tw.Stop()
 		timers := make([]timingwheel.Timer, slots*each)
@@ -225,7 +234,7 @@ func TestKept(t *testing.T) {
 		counted, estimate, full := sum(first)
 		require.Less(t, counted, slots*each/2)
 		require.NotZero(t, full)
-		require.InDelta(t, slots*each, estimate, 10, "what was not counted is in the slots that are full")
+		require.InDelta(t, slots*each, estimate, 10, "the rest is in the full slots")
 
 		var last reading
 		for range v.tally.parts + 1 {
@@ -249,8 +258,8 @@ func TestKept(t *testing.T) {
 	})
 }
 
-// TestEstimate: what was not counted is shared out among the levels with full slots, as far as it
-// can be there.
+// TestEstimate: the levels with full slots share the timers that were not counted, up to what each
+// can hold.
 func TestEstimate(t *testing.T) {
 	r := reading{counters: counters{Pending: 1000}, Due: 50, Beyond: 50, Levels: []level{
 		{Timers: 100, Placed: 1000, inFull: 40},
@@ -258,7 +267,8 @@ func TestEstimate(t *testing.T) {
 		{Timers: 100, Placed: 1000},
 	}}
 	r.estimate() // 500 were not counted
-	require.Equal(t, []int{200, 600, 100}, []int{r.Levels[0].Estimate, r.Levels[1].Estimate, r.Levels[2].Estimate})
+	require.Equal(t, []int{200, 600, 100},
+		[]int{r.Levels[0].Estimate, r.Levels[1].Estimate, r.Levels[2].Estimate})
 	r.Levels[1].Placed = 500
 	r.estimate()
 	require.Equal(t, 300, r.Levels[1].Estimate)
@@ -267,8 +277,7 @@ func TestEstimate(t *testing.T) {
 	require.Equal(t, 200, r.Levels[1].Estimate)
 }
 
-// TestBounded: of a slot with very many timers only so many are counted, and it is said
-// that there are more.
+// TestBounded: a reading counts only so many timers of a slot, and says that there are more.
 func TestBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timingwheel.New()
@@ -293,7 +302,7 @@ func TestBounded(t *testing.T) {
 	})
 }
 
-// TestCells: slots beyond maxCells are laid together, and none is lost.
+// TestCells: more slots than maxCells share cells, and none is lost.
 func TestCells(t *testing.T) {
 	for _, c := range []struct {
 		size, perCell, cells int
@@ -325,7 +334,7 @@ func TestCells(t *testing.T) {
 	require.Equal(t, time.Duration(math.MaxInt64), l.Lap, "saturated")
 }
 
-// TestLargestAnswer: an answer is bounded whatever the wheel's size.
+// TestLargestAnswer: an answer is bounded, whatever the wheel's size.
 func TestLargestAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timingwheel.New(timingwheel.WithWheelSize(1 << 16))
@@ -384,7 +393,8 @@ func TestFormats(t *testing.T) {
 	for ns, want := range formatted {
 		require.Equal(t, want, duration(ns), "%v", ns)
 	}
-	for n, want := range map[float64]string{0: "0", 7: "7", 999: "999", 1000: "1,000", 1234567: "1,234,567", 1e15: "1,000,000,000,000,000"} {
+	for n, want := range map[float64]string{0: "0", 7: "7", 999: "999", 1000: "1,000",
+		1234567: "1,234,567", 1e15: "1,000,000,000,000,000"} {
 		require.Equal(t, want, count(n))
 	}
 	wheel := map[string]any{"count_limit": 16.0}
@@ -419,17 +429,20 @@ func TestFormats(t *testing.T) {
 	require.Equal(t, "0.0", width(0.0, rows[:1]))
 }
 
-// formatted are durations as the page writes them, by Go as by the script.
+// formatted are durations as both Go and the script format them.
 var formatted = map[float64]string{
-	0: "0 ns", 1: "1 ns", 999: "999 ns", 1000: "1 µs", 16384: "16.4 µs", 131072: "131 µs", 999_400: "999 µs", 999_500: "1 ms",
-	1e6: "1 ms", 1.25e6: "1.25 ms", 12.34e6: "12.3 ms", 1e9: "1 s", 9.99e9: "9.99 s", 59.94e9: "59.9 s",
-	59.96e9: "1 min", 60e9: "1 min", 90e9: "1 min 30 s", 3599e9: "59 min 59 s", 3599.6e9: "1 h", 5400e9: "1 h 30 min",
-	86399e9: "1 d", 86400e9: "1 d", 90000e9: "1 d 1 h", 400 * 86400e9: "400 d", 1234.5 * 86400e9: "1,234 d 12 h",
-	math.MaxInt64: "never", 65536e6: "1 min 6 s", 33554432e6: "9 h 19 min",
+	0: "0 ns", 1: "1 ns", 999: "999 ns",
+	1000: "1 µs", 16384: "16.4 µs", 131072: "131 µs", 999_400: "999 µs",
+	999_500: "1 ms", 1e6: "1 ms", 1.25e6: "1.25 ms", 12.34e6: "12.3 ms",
+	1e9: "1 s", 9.99e9: "9.99 s", 59.94e9: "59.9 s",
+	59.96e9: "1 min", 60e9: "1 min", 65536e6: "1 min 6 s", 90e9: "1 min 30 s",
+	3599e9: "59 min 59 s", 3599.6e9: "1 h", 5400e9: "1 h 30 min", 33554432e6: "9 h 19 min",
+	86399e9: "1 d", 86400e9: "1 d", 90000e9: "1 d 1 h",
+	400 * 86400e9: "400 d", 1234.5 * 86400e9: "1,234 d 12 h",
+	math.MaxInt64: "never",
 }
 
-// TestTables: all that the page shows is in the JSON under the name that the script
-// looks for.
+// TestTables: the JSON has every value of the page, under the name that the script looks for.
 func TestTables(t *testing.T) {
 	tw := timingwheel.New()
 	defer tw.Stop()

@@ -20,7 +20,7 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// get asks h as a browser would, and returns the answer and its body.
+// get returns the answer of h to a GET request, and its body.
 func get(h http.Handler, target string) (*http.Response, string) {
 	return ask(h, http.MethodGet, target)
 }
@@ -33,7 +33,7 @@ func ask(h http.Handler, method, target string) (*http.Response, string) {
 	return res, string(body)
 }
 
-// readings are the wheels in an answer in JSON, of which every field must be known.
+// readings returns the wheels in a JSON answer. A field that reading lacks fails the test.
 func readings(t *testing.T, h http.Handler, target string) []reading {
 	res, body := get(h, target)
 	require.Equal(t, http.StatusOK, res.StatusCode)
@@ -69,8 +69,10 @@ func TestAnswers(t *testing.T) {
 		{"json by name", "GET", "/?wheel=b&format=json", &set, 200, "application/json"},
 		{"head of json", "HEAD", "/?format=json", &set, 200, "application/json"},
 		{"unknown wheel", "GET", "/?wheel=c", &set, 404, "text/plain; charset=utf-8"},
-		{"unknown wheel in json", "GET", "/?wheel=c&format=json", &set, 404, "text/plain; charset=utf-8"},
-		{"unknown wheel of an empty set", "GET", "/?wheel=c", &none, 404, "text/plain; charset=utf-8"},
+		{"unknown wheel in json", "GET", "/?wheel=c&format=json", &set, 404,
+			"text/plain; charset=utf-8"},
+		{"unknown wheel of an empty set", "GET", "/?wheel=c", &none, 404,
+			"text/plain; charset=utf-8"},
 		{"unknown format", "GET", "/?format=xml", &set, 400, "text/plain; charset=utf-8"},
 		{"post", "POST", "/", &set, 405, "text/plain; charset=utf-8"},
 		{"delete", "DELETE", "/?wheel=b", &set, 405, "text/plain; charset=utf-8"},
@@ -89,8 +91,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestMounted: under a prefix, stripped of it, with a slash at the end and without, the
-// addresses in the page lead back to the handler.
+// TestMounted: the addresses in the page lead back to the handler, under a prefix or stripped of
+// it, with a slash at the end or without.
 func TestMounted(t *testing.T) {
 	var set Set
 	set.Add("one", timingwheel.New())
@@ -100,7 +102,8 @@ func TestMounted(t *testing.T) {
 	mux.Handle("/exact", &set)
 	mux.Handle("/stripped/", http.StripPrefix("/stripped", &set))
 	address := regexp.MustCompile(`href="([^"]*)"`)
-	for _, page := range []string{"/debug/wheel/", "/exact", "/stripped/", "/debug/wheel/?wheel=one"} {
+	for _, page := range []string{"/debug/wheel/", "/exact", "/stripped/",
+		"/debug/wheel/?wheel=one"} {
 		path, query, _ := strings.Cut(page, "?")
 		res, body := get(mux, page)
 		require.Equal(t, 200, res.StatusCode, path)
@@ -118,7 +121,8 @@ func TestMounted(t *testing.T) {
 			seen = append(seen, there.RawQuery)
 		}
 		if query == "" {
-			require.Equal(t, []string{"", "wheel=one", "wheel=two", "format=json", "wheel=one", "wheel=two"}, seen)
+			require.Equal(t, []string{"", "wheel=one", "wheel=two", "format=json", "wheel=one",
+				"wheel=two"}, seen)
 		} else {
 			require.Equal(t, []string{"", "wheel=one", "wheel=two", "format=json&wheel=one"}, seen)
 		}
@@ -127,34 +131,39 @@ func TestMounted(t *testing.T) {
 	require.Equal(t, "/debug/wheel/", res.Header.Get("Location"), "the mux adds the slash")
 }
 
-// TestSelfContained: nothing in the page comes from elsewhere, and its policy allows just
-// its own script and style.
+// TestSelfContained: the page loads nothing, and its policy allows only its own script and style.
 func TestSelfContained(t *testing.T) {
 	res, body := get(Handler(timingwheel.New()), "/")
 	require.Less(t, len(body), 64<<10)
 
 	const namespace = "http://www.w3.org/2000/svg" // a name, not an address
-	require.NotRegexp(t, `(?i)\bhttps?:|\bwss?:|["'(=]\s*//`, strings.ReplaceAll(body, namespace, ""))
-	require.NotRegexp(t, `(?i)<(iframe|object|embed|img|form|base)\b|@import|url\([^#]|<[^>]*\s(src|style|on\w+)\s*=`, body)
+	require.NotRegexp(t, `(?i)\bhttps?:|\bwss?:|["'(=]\s*//`,
+		strings.ReplaceAll(body, namespace, ""))
+	require.NotRegexp(t, `(?i)<(iframe|object|embed|img|form|base)\b`, body)
+	require.NotRegexp(t, `(?i)@import|url\([^#]|<[^>]*\s(src|style|on\w+)\s*=`, body)
 
 	policy := res.Header.Get("Content-Security-Policy")
 	require.Contains(t, policy, "default-src 'none';")
 	require.NotContains(t, policy, "unsafe")
-	for _, c := range []struct{ element, directive string }{{"script", "script-src"}, {"style", "style-src"}} {
-		parts := regexp.MustCompile(`(?s)<`+c.element+`>(.*?)</`+c.element+`>`).FindAllStringSubmatch(body, -1)
+	for _, element := range []string{"script", "style"} {
+		whole := regexp.MustCompile(`(?s)<` + element + `>(.*?)</` + element + `>`)
+		parts := whole.FindAllStringSubmatch(body, -1)
 		require.Len(t, parts, 1)
 		sum := sha256.Sum256([]byte(parts[0][1]))
-		require.Contains(t, policy, c.directive+" 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';")
+		hash := base64.StdEncoding.EncodeToString(sum[:])
+		require.Contains(t, policy, element+"-src 'sha256-"+hash+"';")
 	}
 }
 
-// TestHostileNames: whatever a wheel is called, its name is text on the page, leads to it,
-// and comes back in the JSON as it is.
+// TestHostileNames: any name of a wheel is text on the page, leads to the wheel, and comes back
+// unchanged in the JSON.
 func TestHostileNames(t *testing.T) {
 	plain := 0
 	for _, name := range []string{
-		"plain", `<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onfocus='alert(1)`, `</title></style></script>`,
-		`javascript:alert(1)`, `a&b=c&wheel=d#e?f`, "{{ .Name }}", "\u2028`${1}`", "héllo 時輪", "a\x00b", "../../x", "%3Cb%3E", "\xff\xfe",
+		"plain", `<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`,
+		`' onfocus='alert(1)`, `</title></style></script>`, `javascript:alert(1)`,
+		`a&b=c&wheel=d#e?f`, "{{ .Name }}", "\u2028`${1}`", "héllo 時輪", "a\x00b", "../../x",
+		"%3Cb%3E", "\xff\xfe",
 	} {
 		var set Set
 		set.Add(name, timingwheel.New())
@@ -174,7 +183,8 @@ func TestHostileNames(t *testing.T) {
 
 		got := readings(t, &set, "/?format=json&wheel="+url.QueryEscape(name))
 		require.Len(t, got, 1)
-		require.Equal(t, strings.ToValidUTF8(name, "\ufffd"), strings.ReplaceAll(got[0].Name, "\ufffd\ufffd", "\ufffd"))
+		require.Equal(t, strings.ToValidUTF8(name, "\ufffd"),
+			strings.ReplaceAll(got[0].Name, "\ufffd\ufffd", "\ufffd"))
 	}
 }
 
@@ -225,15 +235,16 @@ func TestMisuse(t *testing.T) {
 		{"add of nil", "wheeldebug: Add of a nil TimingWheel", func() { set.Add("x", nil) }},
 		{"no name", "wheeldebug: Add with an empty name", func() { set.Add("", tw) }},
 		{"twice", `wheeldebug: Add of a second wheel as "taken"`, func() { set.Add("taken", tw) }},
-		{"not made", "timingwheel: Len on a TimingWheel that New did not make", func() { Handler(new(timingwheel.TimingWheel)) }},
+		{"not made", "timingwheel: Len on a TimingWheel that New did not make",
+			func() { Handler(new(timingwheel.TimingWheel)) }},
 	} {
 		t.Run(c.name, func(t *testing.T) { require.PanicsWithValue(t, c.message, c.call) })
 	}
 	require.Len(t, readings(t, &set, "/?format=json"), 1, "nothing was added, and the lock is free")
 }
 
-// TestNoGoroutine: neither a handler nor looking starts a goroutine or wakes an idle
-// wheel. A bubble in which a goroutine stays behind fails.
+// TestNoGoroutine: neither a handler nor a request starts a goroutine or wakes an idle wheel. A
+// bubble fails if a goroutine stays behind.
 func TestNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timingwheel.New()
@@ -247,8 +258,8 @@ func TestNoGoroutine(t *testing.T) {
 	})
 }
 
-// TestWhileBusy: looking, adding, removing and the wheel's own work at the same time,
-// for the race detector; counters never go back, and agree with each other.
+// TestWhileBusy reads, adds and removes wheels while one is at work, for the race detector.
+// Counters agree with each other and never go back.
 func TestWhileBusy(t *testing.T) {
 	tw := timingwheel.New(timingwheel.WithWheelSize(8))
 	var set Set
@@ -294,12 +305,14 @@ func TestWhileBusy(t *testing.T) {
 				}
 				_, body := get(&set, "/?wheel=busy&format=json")
 				var answer struct{ Wheels []reading }
-				if err := json.Unmarshal([]byte(body), &answer); err != nil || len(answer.Wheels) != 1 {
+				if err := json.Unmarshal([]byte(body), &answer); err != nil ||
+					len(answer.Wheels) != 1 {
 					t.Error(err, body)
 					return
 				}
 				r := answer.Wheels[0]
-				if r.Pending != r.Started-r.Fired-r.Stopped-r.Dropped || r.Started < last.Started || r.Fired < last.Fired || r.At < last.At {
+				if r.Pending != r.Started-r.Fired-r.Stopped-r.Dropped || r.Started < last.Started ||
+					r.Fired < last.Fired || r.At < last.At {
 					t.Errorf("%+v after %+v", r, last)
 				}
 				last = r

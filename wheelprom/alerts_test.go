@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This file has Prometheus itself read the queries of README.md and dashboard.json, and play the alerts.
+// This file has Prometheus itself read the queries of README.md and dashboard.json, and play the
+// alerts.
 
 // promtool runs the program that comes with Prometheus. With TIMINGWHEEL_REQUIRE_PROMTOOL set the
 // test fails where there is none (Debian: apt-get install prometheus).

@@ -62,10 +62,11 @@ type Checker struct {
 	fset     *token.FileSet
 }
 
-// NewChecker returns a Checker whose snippets may use the packages named, as `go list` finds them from
-// the current folder. A snippet without imports of its own has all of them imported.
+// NewChecker returns a Checker whose snippets may use the packages of these import paths, as `go
+// list` finds them from the current folder. A snippet need not import them.
 func NewChecker(imports ...string) (*Checker, error) {
-	list := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}, imports...)...)
+	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}")
+	list.Args = append(list.Args, imports...)
 	var complaint bytes.Buffer
 	list.Stderr = &complaint
 	out, err := list.Output()
@@ -89,10 +90,9 @@ func NewChecker(imports ...string) (*Checker, error) {
 	return &Checker{imports, importer.ForCompiler(fset, "gc", lookup), fset}, nil
 }
 
-// Check type-checks a snippet together with a preamble: declarations of what the text around the
-// snippet speaks of. The snippet is a list of declarations or of statements, after imports if it has
-// any. The reader may go on with its statements, so the variables of its outermost block need not be
-// used.
+// Check type-checks a snippet together with a preamble, which declares what the text around the
+// snippet refers to. The snippet is a list of declarations or of statements, after imports if it
+// has any. A reader may add statements, so the variables of its outermost block need not be used.
 func (c *Checker) Check(s Snippet, preamble string) error {
 	imports, body := cutImports(s.Code)
 	present := map[string]bool{}
@@ -110,18 +110,20 @@ func (c *Checker) Check(s Snippet, preamble string) error {
 			fmt.Fprintf(&usual, "import %q\n", path)
 		}
 	}
-	around, err := parser.ParseFile(c.fset, "preamble", "package p\n"+c.allImports()+preamble, parser.SkipObjectResolution)
+	around, err := parser.ParseFile(c.fset, "preamble", "package p\n"+c.allImports()+preamble,
+		parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}
-	at := func(line int) string { // has errors tell the line of the Markdown file
+	at := func(line int) string { // makes errors name the line of the Markdown file
 		return fmt.Sprintf("\n//line %s:%d\n", path.Base(s.File), line)
 	}
 	start := "package p\n" + usual.String() + at(s.Line) + imports
 	body = at(s.Line+strings.Count(imports, "\n")) + body
 	file, err := parser.ParseFile(c.fset, s.File, start+body, parser.SkipObjectResolution)
 	if err != nil {
-		file, err = parser.ParseFile(c.fset, s.File, start+"\nfunc _() {"+body+"\n}\n", parser.SkipObjectResolution)
+		file, err = parser.ParseFile(c.fset, s.File, start+"\nfunc _() {"+body+"\n}\n",
+			parser.SkipObjectResolution)
 	}
 	if err != nil {
 		return err

@@ -54,8 +54,8 @@ var preambles = map[string]string{
 		var tw, sessions, retries *timingwheel.TimingWheel`,
 }
 
-// TestDocuments type-checks the Go snippets of every Markdown file of the module. Those below a heading
-// that ends in the command of an example are quotations of its source.
+// TestDocuments type-checks the Go snippets of every Markdown file of the module. Those below a
+// heading that ends in the command of an example are quotations of its source.
 func TestDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles packages")
@@ -73,7 +73,8 @@ func TestDocuments(t *testing.T) {
 		name, err := filepath.Rel(root, file)
 		require.NoError(t, err)
 		name = filepath.ToSlash(name)
-		if _, err := os.Stat(filepath.Join(filepath.Dir(file), "go.mod")); err == nil && strings.Contains(name, "/") {
+		_, err = os.Stat(filepath.Join(filepath.Dir(file), "go.mod"))
+		if err == nil && strings.Contains(name, "/") {
 			continue // a module of its own, with tests of its own
 		}
 		found, err := Read(file)
@@ -106,7 +107,8 @@ func requireQuoted(t *testing.T, s Snippet, folder string) {
 		require.NoError(t, err)
 		for line := range strings.Lines(string(text)) {
 			lines[strings.TrimSpace(comment.ReplaceAllString(line, ""))] = true
-			lines[strings.TrimSpace(strings.TrimPrefix(line, "//"))] = true // a line of code in a comment
+			// A comment may hold a line of code.
+			lines[strings.TrimSpace(strings.TrimPrefix(line, "//"))] = true
 		}
 	}
 	for line := range strings.Lines(s.Code) {
@@ -133,7 +135,8 @@ func TestCheck(t *testing.T) {
 		{"for {\n", "page.md:1"},
 		{"import \"net/http\"\n\nhttp.NotFound(nil, nil)\n", "package net/http is not among those"},
 	} {
-		err := checker.Check(Snippet{File: "page.md", Line: 10, Code: c.code}, "var n int; var c chan int")
+		err := checker.Check(Snippet{File: "page.md", Line: 10, Code: c.code},
+			"var n int; var c chan int")
 		if c.fault == "" {
 			require.NoError(t, err, c.code)
 		} else {
@@ -144,8 +147,9 @@ func TestCheck(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.md")
-	require.NoError(t, os.WriteFile(file, []byte(
-		"# One\n\n```go\na\n# b\n```\n\n```sh\n# no heading\n```\n\n```text\n    ```\n\n## Two\n```go\nc\n```\n"), 0o600))
+	const text = "# One\n\n```go\na\n# b\n```\n\n```sh\n# no heading\n```\n\n" +
+		"```text\n    ```\n\n## Two\n```go\nc\n```\n"
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	found, err := Read(file)
 	require.NoError(t, err)
 	require.Equal(t, []Snippet{{file, 4, "One", "a\n# b\n"}, {file, 17, "Two", "c\n"}}, found)
