@@ -32,8 +32,8 @@ const (
 func main() {
 	story.Program{
 		Name: "lastread",
-		About: "Lastread is a news server that mails each reader a digest two hours after their last\n" +
-			"read.",
+		About: "Lastread is a news server that mails each reader a digest two hours after their\n" +
+			"last read.",
 		Passed: "no digest was early, none was lost,\n" +
 			"and none came while its reader was still there",
 		Scale:    3600,

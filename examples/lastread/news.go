@@ -9,8 +9,8 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// News is the part to copy: a server that mails each reader a digest after no read for
-// a while. digests has a key for each reader whose digest is to come; every read moves it later.
+// News is the part to copy: a server that mails a digest to each reader who has read nothing for a
+// while. digests has a key for each reader whose digest is to come; every read moves it later.
 type news struct {
 	digests *timingwheel.Map[string, struct{}]
 	quiet   time.Duration

@@ -11,27 +11,24 @@ import (
 )
 
 // This file is the part to copy: notifications that are posted until their receiver takes them.
-// notifier.mu guards everything that changes, and is not held while post or tell runs.
 
-// A policy says when to try. gaps[i] is the time before attempt i+1, from the beginning of the
-// attempt before it, so that a slow receiver does not stretch the whole. An attempt that takes
-// longer than the gap is followed at once. After the gaps the notifier gives up, or repeats the
-// last one forever.
+// A policy says when to try. gaps[i] is the time before attempt i+1, counted from the beginning of
+// the attempt before it, so a slow receiver does not stretch the whole. An attempt that takes
+// longer than the gap is followed at once. After the last gap the notifier gives up, or repeats it
+// forever.
 type policy struct {
 	name    string
 	gaps    []time.Duration
 	forever bool
 }
 
-func policies() map[string]policy {
-	return map[string]policy{
-		"every": {name: "every", gaps: []time.Duration{0, 300 * time.Second}, forever: true},
-		"steps": {name: "steps", gaps: []time.Duration{0, 2 * time.Minute, 10 * time.Minute, time.Hour}},
-	}
-}
+var (
+	every = policy{"every", []time.Duration{0, 300 * time.Second}, true}
+	steps = policy{"steps", []time.Duration{0, 2 * time.Minute, 10 * time.Minute, time.Hour}, false}
+)
 
-// gap returns the time before the next attempt, after n of them; ok is false if there is none.
-func (p policy) gap(n int) (d time.Duration, ok bool) {
+// gap returns the time before the next attempt after n of them. It returns false if there is none.
+func (p policy) gap(n int) (time.Duration, bool) {
 	if n >= len(p.gaps) && !p.forever {
 		return 0, false
 	}
@@ -40,34 +37,33 @@ func (p policy) gap(n int) (d time.Duration, ok bool) {
 
 var errStopped = errors.New("the notifier has been stopped")
 
-// status is what others may know of a notification.
+// status is the part of a notification that may be copied.
 type status struct {
-	ID       int    `json:"id"`
-	URL      string `json:"url"`
-	Policy   string `json:"policy"`
-	Attempts int    `json:"attempts"`
-	LastErr  string `json:"last_error,omitempty"`
+	ID       int
+	URL      string
+	Policy   policy
+	Attempts int
+	LastErr  string
 }
 
-// Only send and the end of an attempt arm the timer of a notification, and its callback makes
-// the attempt. So attempts never overlap, whatever the policy and however slow the receiver.
+// Only send and the end of an attempt arm the timer of a notification, and its callback makes the
+// attempt. So attempts never overlap, whatever the policy and however slow the receiver.
 type notification struct {
-	status // Attempts and LastErr change, the rest does not
-	policy policy
+	status // notifier.mu guards Attempts and LastErr; the rest does not change
 	body   []byte
 	timer  timingwheel.Timer
 }
 
 type notifier struct {
-	tw     *timingwheel.TimingWheel
-	post   func(ctx context.Context, s status, body []byte) error
-	tell   func(s status, began time.Time, err error, last bool) // after each attempt, without the lock
-	ctx    context.Context                                       // of all attempts
-	hangUp context.CancelFunc
+	tw   *timingwheel.TimingWheel
+	post func(ctx context.Context, s status, body []byte) error
+	tell func(s status, began time.Time, err error, last bool) // after each attempt, without mu
 
+	ctx        context.Context // of all attempts
+	hangUp     context.CancelFunc
 	inProgress sync.WaitGroup // attempts; Add is called under mu and before stopped is set
 
-	mu      sync.Mutex
+	mu      sync.Mutex // not held while post or tell runs
 	stopped bool
 	lastID  int
 	open    map[int]*notification // neither delivered nor given up
@@ -75,27 +71,28 @@ type notifier struct {
 
 func newNotifier(tw *timingwheel.TimingWheel, post func(context.Context, status, []byte) error,
 	tell func(status, time.Time, error, bool)) *notifier {
-	ctx, hangUp := context.WithCancel(context.Background())
-	return &notifier{tw: tw, post: post, tell: tell, ctx: ctx, hangUp: hangUp, open: make(map[int]*notification)}
+	nt := &notifier{tw: tw, post: post, tell: tell, open: make(map[int]*notification)}
+	nt.ctx, nt.hangUp = context.WithCancel(context.Background())
+	return nt
 }
 
 // send posts body to a URL as p says. It does not wait for the first attempt.
-func (nt *notifier) send(to string, body []byte, p policy) (status, error) {
+func (nt *notifier) send(url string, body []byte, p policy) (status, error) {
 	nt.mu.Lock()
 	defer nt.mu.Unlock()
 	if nt.stopped {
 		return status{}, errStopped
 	}
 	nt.lastID++
-	n := &notification{status: status{ID: nt.lastID, URL: to, Policy: p.name}, policy: p, body: body}
+	n := &notification{status: status{ID: nt.lastID, URL: url, Policy: p}, body: body}
 	nt.open[n.ID] = n
 	nt.tw.Init(&n.timer, func() { nt.attempt(n) })
 	n.timer.Reset(p.gaps[0])
 	return n.status, nil
 }
 
-// attempt is the callback of the timer. The wheel runs it on a goroutine of its own, so a
-// receiver that hangs holds up no other notification.
+// attempt is the callback of the timer. The wheel runs it on a goroutine of its own, so a receiver
+// that hangs does not delay other notifications.
 func (nt *notifier) attempt(n *notification) {
 	nt.mu.Lock()
 	if nt.stopped { // after the wheel had handed over this call; stop has listed n
@@ -113,7 +110,7 @@ func (nt *notifier) attempt(n *notification) {
 	if err != nil {
 		s.LastErr = err.Error()
 	}
-	gap, more := n.policy.gap(s.Attempts)
+	gap, more := s.Policy.gap(s.Attempts)
 	last := err == nil || !more
 	nt.tell(s, began, err, last)
 
@@ -128,10 +125,9 @@ func (nt *notifier) attempt(n *notification) {
 }
 
 // pending lists what is neither delivered nor given up, oldest first.
-func (nt *notifier) pending() []status {
+func (nt *notifier) pending() (list []status) {
 	nt.mu.Lock()
 	defer nt.mu.Unlock()
-	list := []status{}
 	for _, n := range nt.open {
 		list = append(list, n.status)
 	}
@@ -139,9 +135,9 @@ func (nt *notifier) pending() []status {
 	return list
 }
 
-// stop begins no further attempt, waits for those in progress, and hangs up on them when ctx
-// ends. It returns what was not delivered, for the caller to store. It stops its own timers one
-// by one, as the wheel may have others.
+// stop makes no further attempt, waits for those in progress, and cancels them when ctx ends. It
+// returns what was not delivered, for the caller to store. It stops its own timers one by one
+// because the wheel may have others.
 func (nt *notifier) stop(ctx context.Context) []status {
 	nt.mu.Lock()
 	nt.stopped = true

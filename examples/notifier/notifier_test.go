@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -29,24 +30,22 @@ type answer struct {
 
 const never = time.Duration(1 << 62)
 
-// A receiver notes when attempts begin, on the fake clock, and fails a test if they overlap.
+// A receiver notes when attempts begin, on the fake clock, and fails the test if they overlap.
 type receiver struct {
 	t      *testing.T
 	answer func(attempt int) answer
 
 	mu    sync.Mutex
 	start time.Time
-	began []time.Duration
+	began []float64    // minutes after start
 	busy  map[int]bool // by notification
 }
 
 // newReceiver gives these answers in turn, and then takes everything at once.
 func newReceiver(t *testing.T, answers ...answer) *receiver {
-	return &receiver{t: t, start: time.Now(), busy: make(map[int]bool), answer: func(attempt int) answer {
-		if attempt > len(answers) {
-			return answer{}
-		}
-		return answers[attempt-1]
+	answers = append(answers, answer{})
+	return &receiver{t: t, start: time.Now(), busy: make(map[int]bool), answer: func(i int) answer {
+		return answers[min(i, len(answers))-1]
 	}}
 }
 
@@ -55,7 +54,7 @@ func (f *receiver) setBusy(id int, busy bool) {
 	defer f.mu.Unlock()
 	assert.NotEqual(f.t, busy, f.busy[id], "attempts overlap")
 	if f.busy[id] = busy; busy {
-		f.began = append(f.began, time.Since(f.start))
+		f.began = append(f.began, time.Since(f.start).Minutes())
 	}
 }
 
@@ -71,51 +70,39 @@ func (f *receiver) post(ctx context.Context, s status, _ []byte) error {
 	}
 }
 
-func times(n int, a answer) (as []answer) {
-	for range n {
-		as = append(as, a)
-	}
-	return as
-}
-
 // TestAttempts posts one notification on the fake clock, in real durations.
 func TestAttempts(t *testing.T) {
-	no, hangs := answer{0, errNo}, func(minutes time.Duration) answer { return answer{minutes * time.Minute, errNo} }
+	no, hangs := answer{0, errNo}, answer{20 * time.Minute, errNo}
 	for name, tc := range map[string]struct {
-		policy  string
+		policy  policy
 		answers []answer
-		want    []time.Duration // minutes at which attempts begin
+		want    string // minutes at which attempts begin
 		ok      bool
 	}{
-		"every, success at once":       {"every", nil, []time.Duration{0}, true},
-		"every, three refusals":        {"every", times(3, no), []time.Duration{0, 5, 10, 15}, true},
-		"every, receiver hangs":        {"every", times(2, hangs(1)), []time.Duration{0, 5, 10}, true},
-		"every, longer than the gap":   {"every", times(2, hangs(7)), []time.Duration{0, 7, 14}, true},
-		"every, slow success":          {"every", []answer{{6 * time.Minute, nil}}, []time.Duration{0}, true},
-		"steps, success at the last":   {"steps", times(3, no), []time.Duration{0, 2, 12, 72}, true},
-		"steps, no success":            {"steps", times(99, no), []time.Duration{0, 2, 12, 72}, false},
-		"steps, longer than some gaps": {"steps", times(99, hangs(20)), []time.Duration{0, 20, 40, 100}, false},
+		"every, three refusals":        {every, []answer{no, no, no}, "[0 5 10 15]", true},
+		"every, longer than the gap":   {every, []answer{hangs, hangs}, "[0 20 40]", true},
+		"every, slow success":          {every, []answer{{hangs.after, nil}}, "[0]", true},
+		"steps, success at the last":   {steps, []answer{no, no, no}, "[0 2 12 72]", true},
+		"steps, no success":            {steps, []answer{no, no, no, no}, "[0 2 12 72]", false},
+		"steps, longer than some gaps": {steps, []answer{hangs, hangs, no}, "[0 20 40 100]", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newReceiver(t, tc.answers...)
-				told := 0
-				nt := newNotifier(timingwheel.New(), f.post, func(s status, _ time.Time, err error, last bool) {
+				f, told, attempts := newReceiver(t, tc.answers...), 0, len(strings.Fields(tc.want))
+				tell := func(s status, _ time.Time, err error, last bool) {
 					told++
 					require.Equal(t, told, s.Attempts)
-					require.Equal(t, told == len(tc.want), last)
+					require.Equal(t, told == attempts, last)
 					require.Equal(t, last && tc.ok, err == nil)
-				})
-				s, err := nt.send("http://receiver/", []byte("hello"), policies()[tc.policy])
+				}
+				nt := newNotifier(timingwheel.New(), f.post, tell)
+				s, err := nt.send("http://receiver/", []byte("hello"), tc.policy)
 				require.NoError(t, err)
 				require.Equal(t, status{ID: 1, URL: "http://receiver/", Policy: tc.policy}, s)
 				time.Sleep(240 * time.Hour)
 				synctest.Wait()
-				for i := range tc.want {
-					tc.want[i] *= time.Minute
-				}
-				require.Equal(t, tc.want, f.began)
-				require.Equal(t, len(tc.want), told)
+				require.Equal(t, tc.want, fmt.Sprint(f.began))
+				require.Equal(t, attempts, told)
 				require.Empty(t, nt.pending(), "it is forgotten, delivered or not")
 				require.Zero(t, nt.tw.Len())
 			})
@@ -125,6 +112,7 @@ func TestAttempts(t *testing.T) {
 
 // TestStop stops the notifier 30 s after it has begun the first attempt, and waits for 10 s.
 func TestStop(t *testing.T) {
+	const s = time.Second
 	for name, tc := range map[string]struct {
 		first answer
 		tell  time.Duration // how long telling the outcome takes
@@ -132,29 +120,30 @@ func TestStop(t *testing.T) {
 		left  string        // the error of what is listed; empty if it was delivered
 	}{
 		"between two attempts":          {answer{0, errNo}, 0, 0, "no"},
-		"while an attempt succeeds":     {answer{35 * time.Second, nil}, 0, 5 * time.Second, ""},
-		"while an attempt fails":        {answer{35 * time.Second, errNo}, 0, 5 * time.Second, "no"},
-		"while a failed attempt tells":  {answer{0, errNo}, 35 * time.Second, 5 * time.Second, "no"},
-		"while a receiver does nothing": {answer{never, nil}, 0, 10 * time.Second, "context canceled"},
+		"while an attempt succeeds":     {answer{35 * s, nil}, 0, 5 * s, ""},
+		"while an attempt fails":        {answer{35 * s, errNo}, 0, 5 * s, "no"},
+		"while a failed attempt tells":  {answer{0, errNo}, 35 * s, 5 * s, "no"},
+		"while a receiver does nothing": {answer{never, nil}, 0, 10 * s, "context canceled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newReceiver(t, tc.first)
-				nt := newNotifier(timingwheel.New(), f.post, func(status, time.Time, error, bool) { time.Sleep(tc.tell) })
-				nt.send("http://receiver/", nil, policies()["every"])
-				time.Sleep(30 * time.Second)
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				nt := newNotifier(timingwheel.New(), f.post,
+					func(status, time.Time, error, bool) { time.Sleep(tc.tell) })
+				nt.send("http://receiver/", nil, every)
+				time.Sleep(30 * s)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*s)
 				defer cancel()
-				want := []status{}
+				var want []status
 				if tc.left != "" {
-					want = append(want, status{1, "http://receiver/", "every", 1, tc.left})
+					want = []status{{1, "http://receiver/", every, 1, tc.left}}
 				}
 				start := time.Now()
 				require.Equal(t, want, nt.stop(ctx))
 				require.Equal(t, tc.took, time.Since(start))
 				require.Zero(t, nt.tw.Len())
 				require.Equal(t, want, nt.stop(ctx), "once more")
-				_, err := nt.send("http://receiver/", nil, policies()["every"])
+				_, err := nt.send("http://receiver/", nil, every)
 				require.ErrorIs(t, err, errStopped)
 				time.Sleep(time.Hour)
 				require.Len(t, f.began, 1, "no attempt is made after stop")
@@ -167,14 +156,15 @@ func TestStop(t *testing.T) {
 func TestStopMeetsAttempt(t *testing.T) {
 	handedOver := make(chan func(), 1)
 	f := newReceiver(t)
-	nt := newNotifier(timingwheel.New(timingwheel.WithExecutor(func(f func()) { handedOver <- f })), f.post, nil)
-	_, err := nt.send("http://receiver/", nil, policies()["every"])
+	tw := timingwheel.New(timingwheel.WithExecutor(func(f func()) { handedOver <- f }))
+	nt := newNotifier(tw, f.post, nil)
+	_, err := nt.send("http://receiver/", nil, every)
 	require.NoError(t, err)
 	attempt := <-handedOver
 	require.Len(t, nt.stop(t.Context()), 1)
 	attempt()
 	require.Empty(t, f.began)
-	require.NoError(t, nt.tw.Shutdown(t.Context()))
+	require.NoError(t, tw.Shutdown(t.Context()))
 }
 
 // TestHammer stops the notifier in the middle of many notifications. Some attempts take longer
@@ -184,23 +174,23 @@ func TestHammer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newReceiver(t)
 		f.answer = func(int) answer {
-			return answer{rand.N(8 * time.Minute), []error{nil, errNo, errNo, errNo, errNo, errNo}[rand.IntN(6)]}
+			return answer{rand.N(8 * time.Minute), []error{nil, errNo, errNo, errNo, errNo}[rand.IntN(5)]}
 		}
 		var mu sync.Mutex
 		ends, tried := make(map[int]int), make(map[string]bool)
-		nt := newNotifier(timingwheel.New(), f.post, func(s status, _ time.Time, _ error, last bool) {
+		tell := func(s status, _ time.Time, _ error, last bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			attempt := fmt.Sprint(s.ID, " ", s.Attempts)
-			require.False(t, tried[attempt], attempt)
-			tried[attempt] = true
-			if last {
+			assert.False(t, tried[attempt], attempt)
+			if tried[attempt] = true; last {
 				ends[s.ID]++
 			}
-		})
+		}
+		nt := newNotifier(timingwheel.New(), f.post, tell)
 		for i := range n {
 			time.Sleep(10 * time.Second)
-			_, err := nt.send("http://receiver/", nil, policies()[[]string{"every", "steps"}[i%2]])
+			_, err := nt.send("http://receiver/", nil, []policy{every, steps}[i%2])
 			require.NoError(t, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -212,6 +202,5 @@ func TestHammer(t *testing.T) {
 		for id := 1; id <= n; id++ {
 			require.Equal(t, 1, ends[id], "notification %d", id)
 		}
-		t.Logf("%d attempts", len(tried))
 	})
 }

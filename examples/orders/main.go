@@ -33,8 +33,8 @@ var goods = map[string]int{"mug": 5, "lamp": 3, "poster": 100}
 func main() {
 	story.Program{
 		Name: "orders",
-		About: "Orders is a shop that cancels an order, and returns its goods to the stock, if it is\n" +
-			"unpaid after 30 minutes. It reminds the customer 10 minutes before.",
+		About: "Orders is a shop that cancels an order, and returns its goods to the stock, if\n" +
+			"it is unpaid after 30 minutes. It reminds the customer 10 minutes before.",
 		Passed: "every order was either paid or cancelled,\n" +
 			"nothing came early, and the stock adds up",
 		Scale:    600,   // a timer is about a millisecond late: less than a second of the story
