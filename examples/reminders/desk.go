@@ -10,23 +10,12 @@ import (
 // topLevel is as high as a ticket rises.
 const topLevel = 2
 
-// A ticket as the desk hands it out: a copy.
+// ticket is the part of an open ticket that may be copied.
 type ticket struct {
 	ID      int
 	Subject string
 	Opened  time.Time
 	Level   int // 0 until it escalates
-}
-
-// A desk raises a ticket by a level whenever it has waited for an answer for so long again.
-type desk struct {
-	tw       *timingwheel.TimingWheel
-	patience time.Duration
-	escalate func(ticket) // called without the lock
-
-	mu     sync.Mutex // guards all below it, and all open tickets
-	lastID int
-	open   map[int]*openTicket
 }
 
 // An openTicket contains its timer, so the second level does not allocate. The timer counts on the
@@ -36,8 +25,15 @@ type openTicket struct {
 	timer timingwheel.Timer
 }
 
-func newDesk(tw *timingwheel.TimingWheel, patience time.Duration, escalate func(ticket)) *desk {
-	return &desk{tw: tw, patience: patience, escalate: escalate, open: make(map[int]*openTicket)}
+// A desk raises a ticket by a level each time it has waited that long again for an answer.
+type desk struct {
+	tw       *timingwheel.TimingWheel
+	patience time.Duration
+	escalate func(ticket) // called without mu
+
+	mu     sync.Mutex // guards what follows and all open tickets
+	lastID int
+	open   map[int]*openTicket
 }
 
 func (d *desk) add(subject string) ticket {
@@ -65,7 +61,7 @@ func (d *desk) answer(id int) (ticket, error) {
 }
 
 // raise takes the ticket to the next level, unless it was answered after the wheel had handed over
-// this call: whichever takes the lock first wins.
+// this call: the first to take the lock wins.
 func (d *desk) raise(t *openTicket) {
 	d.mu.Lock()
 	if d.open[t.ID] != t {

@@ -8,67 +8,55 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// backlog is how many events may wait for a subscriber. There are a few a day; a subscriber with
-// so many no longer reads.
-const backlog = 16
-
 // An event is what subscribers get.
-type event struct {
-	Kind string `json:"kind"` // reminder, escalation or push
-	Text string `json:"text"`
-}
+type event struct{ kind, text string } // of kind reminder, escalation or push
 
-type subscriber struct {
-	name   string
-	events chan event // closed when the hub drops the subscriber
-}
-
-// A hub passes events to its subscribers. mu guards the set, and the closing of channels.
+// A hub passes events to its subscribers, each of which has a name and reads a channel.
 type hub struct {
-	mu  sync.Mutex
-	all map[*subscriber]bool
+	mu          sync.Mutex // guards subscribers and the closing of channels
+	subscribers map[chan event]string
 }
 
-func (h *hub) join(name string) *subscriber {
-	s := &subscriber{name, make(chan event, backlog)}
+func (h *hub) join(name string) chan event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all[s] = true
-	return s
+	events := make(chan event, 16) // a subscriber with so many waiting no longer reads
+	h.subscribers[events] = name
+	return events
 }
 
-func (h *hub) leave(s *subscriber) {
+func (h *hub) leave(events chan event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.dropLocked(s)
+	h.dropLocked(events)
 }
 
-func (h *hub) dropLocked(s *subscriber) {
-	if h.all[s] {
-		delete(h.all, s)
-		close(s.events)
+func (h *hub) dropLocked(events chan event) {
+	if _, ok := h.subscribers[events]; ok {
+		delete(h.subscribers, events)
+		close(events)
 	}
 }
 
-// send passes e to the subscribers of these names, or to all if there are none. It does not wait:
-// each subscriber has a goroutine that writes.
+// send passes e to the subscribers of these names, or to all if there are none. It drops a
+// subscriber that does not read, rather than wait.
 func (h *hub) send(e event, names ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for s := range h.all {
-		if len(names) > 0 && !slices.Contains(names, s.name) {
+	for events, name := range h.subscribers {
+		if len(names) > 0 && !slices.Contains(names, name) {
 			continue
 		}
 		select {
-		case s.events <- e:
+		case events <- e:
 		default:
-			h.dropLocked(s)
+			h.dropLocked(events)
 		}
 	}
 }
 
-// plan sends a message to everyone who is subscribed at a time. One timer serves them all: with
-// one for each, every subscriber would cost a goroutine that says the same.
+// plan sends a message to everyone who is subscribed at that time. One timer serves them all: with
+// a timer each, every subscriber would cost a goroutine that says the same.
 func (h *hub) plan(tw *timingwheel.TimingWheel, at time.Time, text string) error {
 	if !at.After(time.Now()) {
 		return errPast
