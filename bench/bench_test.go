@@ -8,33 +8,35 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-timingwheel/timingwheel/bench/internal/workload"
 )
 
-// more is for the sizes that take minutes and gigabytes:
+// more is for sizes that take minutes and gigabytes:
 //
 //	go test -run '^$' -bench StartStop ./bench -pending 10000000
-var more = flag.Int("pending", 0, "benchmark beside this many pending timers instead of the usual sizes")
+var more = flag.Int("pending", 0, "benchmark beside this `number` of pending timers only")
 
-func BenchmarkStartStop(b *testing.B)   { benchmark(b, startStop) }
-func BenchmarkChurn(b *testing.B)       { benchmark(b, churn) }
-func BenchmarkRearm(b *testing.B)       { benchmark(b, rearm) }
-func BenchmarkTouchHot(b *testing.B)    { benchmark(b, touchHot) }
-func BenchmarkTouchAt(b *testing.B)     { benchmark(b, touchAt) }
-func BenchmarkTouchRandom(b *testing.B) { benchmark(b, touchRandom) }
-func BenchmarkMemory(b *testing.B)      { benchmark(b, memory) }
-func BenchmarkGC(b *testing.B)          { benchmark(b, gc) }
-func BenchmarkIdle(b *testing.B)        { benchmark(b, idle) }
-func BenchmarkIdleServer(b *testing.B)  { benchmark(b, idleServer) }
-func BenchmarkPunctual(b *testing.B)    { benchmark(b, punctual) }
-func BenchmarkFire(b *testing.B)        { benchmark(b, fire) }
-func BenchmarkBurst(b *testing.B)       { benchmark(b, burst) }
+func BenchmarkStartStop(b *testing.B)   { benchmark(b, workload.StartStop) }
+func BenchmarkChurn(b *testing.B)       { benchmark(b, workload.Churn) }
+func BenchmarkRearm(b *testing.B)       { benchmark(b, workload.Rearm) }
+func BenchmarkTouchHot(b *testing.B)    { benchmark(b, workload.TouchHot) }
+func BenchmarkTouchAt(b *testing.B)     { benchmark(b, workload.TouchAt) }
+func BenchmarkTouchRandom(b *testing.B) { benchmark(b, workload.TouchRandom) }
+func BenchmarkMemory(b *testing.B)      { benchmark(b, workload.Memory) }
+func BenchmarkGC(b *testing.B)          { benchmark(b, workload.GC) }
+func BenchmarkIdle(b *testing.B)        { benchmark(b, workload.Idle) }
+func BenchmarkIdleServer(b *testing.B)  { benchmark(b, workload.IdleServer) }
+func BenchmarkPunctual(b *testing.B)    { benchmark(b, workload.Punctual) }
+func BenchmarkFire(b *testing.B)        { benchmark(b, workload.Fire) }
+func BenchmarkBurst(b *testing.B)       { benchmark(b, workload.Burst) }
 
-// benchmark runs a workload as sub-benchmarks with names that benchstat can pivot
-// on: for each size on one goroutine, and for the smallest on several.
-func benchmark(b *testing.B, w Workload) {
+// benchmark runs a workload as sub-benchmarks whose names benchstat can pivot on: each size on one
+// goroutine, and the smallest on several.
+func benchmark(b *testing.B, w workload.Workload) {
 	pending := sizes(w)
-	for _, im := range Impls {
-		if !w.Takes(im) || w.Lacks(im) != "" || w.calls != nil && im.Name == Inline.Name { // that differs in firing alone
+	for _, im := range workload.Impls {
+		if !w.Takes(im) || w.Lacks(im) != "" {
 			continue
 		}
 		for _, n := range pending {
@@ -42,9 +44,9 @@ func benchmark(b *testing.B, w Workload) {
 				if procs > 1 && (n != pending[0] || testing.Short() && procs > 2) {
 					continue
 				}
-				c := Case{Impl: im, Pending: n, Procs: procs}
+				c := workload.Case{Impl: im, Pending: n, Procs: procs}
 				name := fmt.Sprintf("impl=%s/pending=%d/procs=%d", im.Name, n, procs)
-				if w.calls != nil {
+				if w.PerCall() {
 					benchmarkCalls(b, name, w, c)
 				} else {
 					b.Run(name, func(b *testing.B) { benchmarkRun(b, w, c) })
@@ -55,7 +57,7 @@ func benchmark(b *testing.B, w Workload) {
 }
 
 // sizes leaves out what takes too long for everyday use.
-func sizes(w Workload) []int {
+func sizes(w workload.Workload) []int {
 	if *more > 0 {
 		return []int{*more}
 	}
@@ -70,32 +72,32 @@ func sizes(w Workload) []int {
 	return slices.Compact(usual)
 }
 
-// benchmarkCalls makes b.N calls in all, on as many goroutines as the case says.
-// The testing package runs a benchmark again and again with larger and larger b.N;
-// the pending timers are started for the first time only.
-func benchmarkCalls(b *testing.B, name string, w Workload, c Case) {
-	var k *calls
+// benchmarkCalls makes b.N calls in all, on as many goroutines as the case says. The testing
+// package runs a benchmark several times with growing b.N. Only the first of them starts the
+// pending timers.
+func benchmarkCalls(b *testing.B, name string, w workload.Workload, c workload.Case) {
+	var k *workload.Calls
 	b.Run(name, func(b *testing.B) {
-		defer setProcs(c.Procs)() // first: what is made next may ask for it
+		defer workload.SetProcs(c.Procs)() // first, because the implementation may look at it
 		if k == nil {
 			var err error
-			if k, err = w.calls(c); err != nil {
+			if k, err = w.Prepare(c); err != nil {
 				b.Fatal(err)
 			}
 		}
-		runtime.GC() // the garbage of getting ready is not the benchmark's
+		runtime.GC() // so that the calls do not pay for the garbage of the preparation
 		b.ReportAllocs()
 		b.ResetTimer()
-		k.times(b.N)
+		k.Times(b.N)
 		b.StopTimer()
 	})
-	if k != nil { // the name was asked for
-		k.close()
+	if k != nil { // -bench selected the name
+		k.Close()
 	}
 }
 
 // benchmarkRun runs the workload b.N times and reports the mean of each metric.
-func benchmarkRun(b *testing.B, w Workload, c Case) {
+func benchmarkRun(b *testing.B, w workload.Workload, c workload.Case) {
 	if testing.Short() {
 		c = small(w, c)
 	}
@@ -112,24 +114,24 @@ func benchmarkRun(b *testing.B, w Workload, c Case) {
 	for u, v := range sum {
 		b.ReportMetric(v/float64(b.N), u)
 	}
-	b.ReportMetric(0, "ns/op") // of a whole run; it says nothing
+	b.ReportMetric(0, "ns/op") // the time of a whole run, which says nothing
 }
 
-// unit names a metric as the testing package wants it, without blanks.
-func unit(m Metric) string {
+// unit returns a metric's name and unit in the form of the testing package, without blanks.
+func unit(m workload.Metric) string {
 	return strings.ReplaceAll(strings.Trim(m.Name+"-"+m.Unit, "-"), " ", "-")
 }
 
-// small is the case scaled down to a fraction of a second.
-func small(w Workload, c Case) Case {
+// small scales the case down to a fraction of a second.
+func small(w workload.Workload, c workload.Case) workload.Case {
 	switch w.Name {
-	case idle.Name:
+	case workload.Idle.Name:
 		c.N, c.Duration = 1_000, 200*time.Millisecond
-	case gc.Name:
+	case workload.GC.Name:
 		c.N = 3
-	case punctual.Name:
+	case workload.Punctual.Name:
 		c.N, c.Duration = 2_000, 300*time.Millisecond
-	case memory.Name:
+	case workload.Memory.Name:
 	default:
 		c.N, c.Duration = 20_000, 500*time.Millisecond
 	}

@@ -8,9 +8,8 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// BenchmarkContext makes a context with a timeout and cancels it: over
-// context.Background, over a parent that can be cancelled, and each with Done called
-// in between, as whoever waits for it does.
+// BenchmarkContext makes a context with a timeout and cancels it: below context.Background, below a
+// parent that can be cancelled, and each with a call of Done in between, as a waiting caller makes.
 func BenchmarkContext(b *testing.B) {
 	tw := timingwheel.New()
 	defer tw.Stop()
@@ -36,7 +35,7 @@ func BenchmarkContext(b *testing.B) {
 	}{
 		{"background", context.Background(), context.Background()},
 		{"cancellable", cancellable, cancellable},
-		{"timeout", ours, theirs}, // over one of the same make
+		{"timeout", ours, theirs}, // each below a parent of its own package
 	} {
 		for _, done := range []bool{false, true} {
 			name := "parent=" + p.name
@@ -44,7 +43,9 @@ func BenchmarkContext(b *testing.B) {
 				name += "/done"
 			}
 			b.Run(name, func(b *testing.B) {
-				beside(b, use(tw.WithTimeout, p.ours, done), use(context.WithTimeout, p.theirs, done))
+				beside(b,
+					use(tw.WithTimeout, p.ours, done),
+					use(context.WithTimeout, p.theirs, done))
 			})
 		}
 	}
@@ -59,12 +60,14 @@ func BenchmarkContext(b *testing.B) {
 	})
 }
 
-// BenchmarkChannel makes a timer with a channel and stops it, and moves one to later.
+// BenchmarkChannel makes a timer with a channel and stops it, and moves a pending one.
 func BenchmarkChannel(b *testing.B) {
 	tw := timingwheel.New()
 	defer tw.Stop()
 	b.Run("NewTimer", func(b *testing.B) {
-		beside(b, func() { tw.NewTimer(time.Hour).Stop() }, func() { time.NewTimer(time.Hour).Stop() })
+		beside(b,
+			func() { tw.NewTimer(time.Hour).Stop() },
+			func() { time.NewTimer(time.Hour).Stop() })
 	})
 	b.Run("Reset", func(b *testing.B) {
 		ours, theirs := tw.NewTimer(time.Hour), time.NewTimer(time.Hour)
@@ -73,12 +76,14 @@ func BenchmarkChannel(b *testing.B) {
 		theirs.Stop()
 	})
 	b.Run("NewTicker", func(b *testing.B) {
-		beside(b, func() { tw.NewTicker(time.Hour).Stop() }, func() { time.NewTicker(time.Hour).Stop() })
+		beside(b,
+			func() { tw.NewTicker(time.Hour).Stop() },
+			func() { time.NewTicker(time.Hour).Stop() })
 	})
 }
 
-// beside runs ours and package time's in turn, a batch each, so that what disturbs the
-// machine disturbs both, and reports what each takes and the ratio.
+// beside runs batches of ours and of package time's in turn, so that other load on the machine
+// affects both. It reports the time of each and the ratio.
 func beside(b *testing.B, ours, theirs func()) {
 	const batch = 1000
 	var spent [2]time.Duration

@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// This file draws charts as SVG, by hand: lines, ticks and words are all they are
-// made of, and a plotting library would bring fonts and rasterisers with it. The
-// background is a white rectangle, so they read the same on a dark page.
+// This file draws charts as SVG by hand. They are only lines, ticks and words, and a plotting
+// library would bring fonts and rasterisers with it. A chart has a background of its own, light or
+// dark as the reader prefers, so it is readable on every page.
 
 // A chart is lines over two axes.
 type chart struct {
@@ -38,13 +38,13 @@ type tick struct {
 	label string
 }
 
-// A line is one implementation's points, with a colour and a mark by its place
-// among all implementations, so that it looks the same in every chart.
+// A line is one implementation's points. Its colour and its mark depend on its place among all
+// implementations, so it looks the same in every chart.
 type line struct {
 	name   string
 	style  int
 	points []point
-	bare   bool // the points are many: only some are marked
+	bare   bool // mark only some of the many points
 }
 
 type point struct{ x, y float64 }
@@ -53,16 +53,41 @@ const (
 	chartWidth, chartHeight        = 860.0, 504.0
 	plotLeft, plotRight            = 84.0, 690.0
 	plotTop, plotBottom            = 104.0, 438.0
-	ink, faint                     = "#24292f", "#d8dee4"
 	fontFamily                     = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
 	legendLeft, legendStep, titleY = 708.0, 22.0, 30.0
 	noteWidth                      = 112 // characters; three lines fit
 )
 
-// colours are those of Okabe and Ito, told apart by the colour-blind too, with
-// yellow, which does not show on white, replaced, and as many as there are
-// implementations.
-var colours = []string{"#0072b2", "#56b4e9", "#c2185b", "#1a237e", "#d55e00", "#000000", "#009e73", "#cc79a7", "#e69f00", "#8c6d31", "#7f7f7f", "#6a3d9a"}
+// A theme has the colours for one background.
+type theme struct {
+	background, ink, soft, grid string
+	lines                       []string // one for each implementation
+}
+
+// The lines of the light theme have the colours of Okabe and Ito, which the colour-blind can tell
+// apart, without the yellow, which does not show on white, and with some more. Those of the dark
+// theme are their brighter relatives.
+var (
+	light = theme{"#ffffff", "#24292f", "#57606a", "#d8dee4", []string{
+		"#0072b2", "#56b4e9", "#c2185b", "#1a237e", "#d55e00", "#000000",
+		"#009e73", "#cc79a7", "#e69f00", "#8c6d31", "#7f7f7f", "#6a3d9a",
+	}}
+	dark = theme{"#161b22", "#e6edf3", "#9198a1", "#30363d", []string{
+		"#3aa0ff", "#9cdcff", "#ff6fa5", "#a9b1ff", "#ff8a3d", "#ffffff",
+		"#2fd6a3", "#f0b3d6", "#ffc53d", "#c9a66b", "#a6a6a6", "#b98bf0",
+	}}
+)
+
+// style writes a theme's rules. Lines and their marks take the colour of class c0, c1 and so on.
+func (t theme) style() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".back{fill:%s}text{fill:%s}.soft{fill:%s}.grid{stroke:%s}.axis{stroke:%s}",
+		t.background, t.ink, t.soft, t.grid, t.ink)
+	for i, c := range t.lines {
+		fmt.Fprintf(&b, ".c%d{color:%s}", i, c)
+	}
+	return b.String()
+}
 
 // logScale is for values above 0.
 func logScale(v float64) float64 { return math.Log10(v) }
@@ -70,13 +95,15 @@ func logScale(v float64) float64 { return math.Log10(v) }
 // svg draws the chart.
 func (c *chart) svg() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" font-family="%s" font-size="13" fill="%s" role="img">`+"\n",
-		chartWidth, chartHeight, chartWidth, chartHeight, fontFamily, ink)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" `+
+		`font-family="%s" font-size="13" role="img">`+"\n",
+		chartWidth, chartHeight, chartWidth, chartHeight, fontFamily)
 	fmt.Fprintf(&b, "<title>%s</title>\n", xmlText(c.title))
-	fmt.Fprintf(&b, `<rect width="%g" height="%g" rx="6" fill="#ffffff"/>`+"\n", chartWidth, chartHeight)
+	fmt.Fprintf(&b, "<style>%s\n@media(prefers-color-scheme:dark){%s}</style>\n", light.style(), dark.style())
+	fmt.Fprintf(&b, `<rect class="back" width="%g" height="%g" rx="6"/>`+"\n", chartWidth, chartHeight)
 	text(&b, plotLeft, titleY, "start", `font-size="17" font-weight="600"`, c.title)
 	for i, l := range wrap(c.note, noteWidth) {
-		text(&b, plotLeft, titleY+21+17*float64(i), "start", `fill="#57606a"`, l)
+		text(&b, plotLeft, titleY+21+17*float64(i), "start", `class="soft"`, l)
 	}
 
 	var xs, ys []float64
@@ -93,20 +120,22 @@ func (c *chart) svg() []byte {
 
 	for _, t := range y.ticks {
 		at := y.to(t.at)
-		fmt.Fprintf(&b, `<path d="M%.1f %.1fH%.1f" stroke="%s"/>`+"\n", plotLeft, at, plotRight, faint)
+		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.1fH%.1f"/>`+"\n", plotLeft, at, plotRight)
 		text(&b, plotLeft-12, at+4, "end", "", t.label)
 	}
 	for _, t := range x.ticks {
 		at := x.to(t.at)
-		fmt.Fprintf(&b, `<path d="M%.1f %.1fV%.1f" stroke="%s"/>`+"\n", at, plotTop, plotBottom, faint)
+		fmt.Fprintf(&b, `<path class="grid" d="M%.1f %.1fV%.1f"/>`+"\n", at, plotTop, plotBottom)
 		text(&b, at, plotBottom+20, "middle", "", t.label)
 	}
-	fmt.Fprintf(&b, `<path d="M%.1f %.1fV%.1fH%.1f" fill="none" stroke="%s"/>`+"\n", plotLeft, plotTop, plotBottom, plotRight, ink)
+	fmt.Fprintf(&b, `<path class="axis" d="M%.1f %.1fV%.1fH%.1f" fill="none"/>`+"\n",
+		plotLeft, plotTop, plotBottom, plotRight)
 	text(&b, (plotLeft+plotRight)/2, plotBottom+46, "middle", "", c.x.label)
-	text(&b, 0, 0, "middle", fmt.Sprintf(`transform="translate(20 %.1f) rotate(-90)"`, (plotTop+plotBottom)/2), c.y.label)
+	text(&b, 0, 0, "middle",
+		fmt.Sprintf(`transform="translate(20 %.1f) rotate(-90)"`, (plotTop+plotBottom)/2), c.y.label)
 
-	// This library's lines come before the others' in the list. The first lies below
-	// all, so much thicker that it shows where another runs along it.
+	// This library's lines come first in the list, and so on top of the others. The very first lies
+	// below all, so thick that it shows where another line covers it.
 	lowest := func(l line) bool { return l.style == 0 }
 	for _, l := range c.lines {
 		if lowest(l) {
@@ -118,7 +147,7 @@ func (c *chart) svg() []byte {
 			l.draw(&b, x, y)
 		}
 	}
-	// Each name stands where its line ends, or as near to it as the others let it.
+	// Each name stands where its line ends, or as near to it as the other names allow.
 	end := func(l line) float64 { return y.to(l.points[len(l.points)-1].y) }
 	named := slices.SortedStableFunc(slices.Values(c.lines), func(a, b line) int { return cmp.Compare(end(a), end(b)) })
 	var ends []float64
@@ -136,8 +165,8 @@ func (c *chart) svg() []byte {
 	return b.Bytes()
 }
 
-// apart moves ascending positions as little as it must for there to be a step from
-// each to the next, and the last not to be below the bottom.
+// apart moves ascending positions until each is a step from the next and the last is not below the
+// bottom.
 func apart(at []float64, step, bottom float64) {
 	for i := range at[1:] {
 		at[i+1] = max(at[i+1], at[i]+step)
@@ -148,14 +177,13 @@ func apart(at []float64, step, bottom float64) {
 	}
 }
 
-// A fitted axis has its range.
+// A fitted axis maps values to lengths.
 type fitted struct {
 	ticks []tick
 	to    func(v float64) float64
 }
 
-// fit lays the axis out over the values from one length to another. A rounded
-// axis ends at ticks.
+// fit lays the axis out over the values from one length to another. A rounded axis ends at ticks.
 func (a axis) fit(values []float64, from, to float64, most int, rounded bool) fitted {
 	scale := a.scale
 	if scale == nil {
@@ -184,8 +212,8 @@ func (a axis) fit(values []float64, from, to float64, most int, rounded bool) fi
 	}}
 }
 
-// decades are ticks at 1, 10, 100, and at 2 and 5 between them if they are few,
-// with the bounds that the axis then has.
+// decades returns ticks at 1, 10, 100, and at 2 and 5 between them if there are few, and the bounds
+// of the axis.
 func decades(lo, hi float64) (ticks []tick, first, last float64) {
 	steps := []float64{1, 2, 5}
 	if hi/lo > 1000 {
@@ -197,7 +225,7 @@ func decades(lo, hi float64) (ticks []tick, first, last float64) {
 			at = append(at, s*math.Pow(10, e))
 		}
 	}
-	// Of the ticks outside, the nearest on each side is kept.
+	// Keep one tick outside the values on each side.
 	i, j := 0, len(at)-1
 	for i+1 < len(at) && at[i+1] <= lo {
 		i++
@@ -211,8 +239,7 @@ func decades(lo, hi float64) (ticks []tick, first, last float64) {
 	return ticks, at[i], at[j]
 }
 
-// linearTicks are at multiples of 1, 2 or 5 times a power of ten, and span the
-// values.
+// linearTicks returns ticks at multiples of 1, 2 or 5 times a power of ten that span the values.
 func linearTicks(lo, hi float64, most int) []tick {
 	if hi <= lo {
 		hi = lo + 1
@@ -246,7 +273,8 @@ func axisNumber(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-func (l line) colour() string { return colours[l.style%len(colours)] }
+// class is the class of the line's colour.
+func (l line) class() string { return fmt.Sprintf("c%d", l.style%len(light.lines)) }
 
 func (l line) stroke() string {
 	width := 2.0
@@ -257,7 +285,8 @@ func (l line) stroke() string {
 	if l.name == nameOfFloor {
 		dash = ` stroke-dasharray="6 4"`
 	}
-	return fmt.Sprintf(`fill="none" stroke="%s" stroke-width="%g" stroke-linejoin="round"%s`, l.colour(), width, dash)
+	return fmt.Sprintf(`class="%s" fill="none" stroke="currentColor" stroke-width="%g" stroke-linejoin="round"%s`,
+		l.class(), width, dash)
 }
 
 func (l line) draw(b *bytes.Buffer, x, y fitted) {
@@ -279,16 +308,17 @@ func (l line) drawKey(b *bytes.Buffer) {
 	l.mark(b, p[1].x, p[1].y)
 }
 
-// mark draws a point, in a shape of its own for those who do not see the colour.
+// mark draws a point in a shape of its own, for readers who cannot see the colour.
 func (l line) mark(b *bytes.Buffer, x, y float64) {
 	var d string
 	switch l.style % 5 {
 	case 0:
 		radius := 4.0
-		if l.style == 0 { // no other mark covers it
+		if l.style == 0 { // so large that no other mark covers it
 			radius = 7
 		}
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="%g" fill="%s"/>`+"\n", x, y, radius, l.colour())
+		fmt.Fprintf(b, `<circle class="%s" fill="currentColor" cx="%.1f" cy="%.1f" r="%g"/>`+"\n",
+			l.class(), x, y, radius)
 		return
 	case 1:
 		d = "-4-4h8v8h-8z"
@@ -299,7 +329,7 @@ func (l line) mark(b *bytes.Buffer, x, y float64) {
 	case 4:
 		d = "0 5l-5-9h10z"
 	}
-	fmt.Fprintf(b, `<path d="M%.1f %.1fm%s" fill="%s"/>`+"\n", x, y, d, l.colour())
+	fmt.Fprintf(b, `<path class="%s" fill="currentColor" d="M%.1f %.1fm%s"/>`+"\n", l.class(), x, y, d)
 }
 
 func text(b *bytes.Buffer, x, y float64, anchor, more, s string) {
@@ -312,7 +342,7 @@ func text(b *bytes.Buffer, x, y float64, anchor, more, s string) {
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, xmlText(s))
 }
 
-// wrap breaks text into lines of at most width characters, where it has spaces.
+// wrap breaks text at spaces into lines of at most width characters.
 func wrap(s string, width int) []string {
 	var lines []string
 	for word := range strings.FieldsSeq(s) {

@@ -10,40 +10,39 @@ import (
 	siddontang "github.com/siddontang/go/timingwheel"
 	"github.com/zeromicro/go-zero/core/collection"
 
-	"github.com/go-timingwheel/timingwheel/bench"
+	"github.com/go-timingwheel/timingwheel/bench/internal/workload"
 )
 
-// This file puts the other libraries' wheels behind bench.Impl. An adapter adds
-// what any caller of the library has to write and no more. Each ticks every
-// millisecond, as this library does by default, where its design allows that.
+// This file adapts the wheels of other libraries to workload.Impl. An adapter adds only what every
+// caller of the library has to write. Each wheel ticks every millisecond, the default of this
+// library, if its design allows that.
 
-// peers are the implementations that bench does not have.
-var peers = []bench.Impl{goZero, gost, siddon, scannedMap, lockedHeap}
+// peers has the implementations that package workload lacks.
+var peers = []workload.Impl{goZero, gost, siddon, scannedMap, lockedHeap}
 
-// A lacking is what a Timer panics with whose library has no such call. It is
-// left to end the child process, whichever goroutine made the call; the parent
-// knows it by its text and shows "lacks", not "failed".
+// A Timer panics with a lacking if its library has no such call. The panic ends the child process.
+// The parent knows it by its text and shows "lacks", not "failed".
 type lacking string
 
 const lackingPrefix = "lacks: "
 
 func (l lacking) Error() string { return lackingPrefix + string(l) }
 
-// goZero is go-zero's collection.TimingWheel: one goroutine behind unbuffered
-// channels. With 1 ms a tick, 4,096 slots keep the share of a million timers that
-// a tick walks over at 250. Callbacks that are due in one tick share a goroutine.
-var goZero = bench.Impl{Name: "go-zero", Open: func() bench.Instance {
+// goZero is go-zero's collection.TimingWheel: one goroutine behind unbuffered channels. With a tick
+// of 1 ms and 4,096 slots, a tick visits 250 of a million timers. Callbacks that are due in one
+// tick share a goroutine.
+var goZero = workload.Impl{Name: "go-zero", Open: func() workload.Instance {
 	tw, err := collection.NewTimingWheel(time.Millisecond, 4096, func(_, f any) { f.(func())() })
 	if err != nil {
-		panic(err) // the arguments above are at fault
+		panic(err) // the arguments above are wrong
 	}
-	return bench.Instance{
-		Start: func(d time.Duration, f func()) bench.Timer {
+	return workload.Instance{
+		Start: func(d time.Duration, f func()) workload.Timer {
 			t := &goZeroTimer{tw, f}
 			t.Reset(d)
 			return t
 		},
-		New:   func(f func()) bench.Timer { return &goZeroTimer{tw, f} },
+		New:   func(f func()) workload.Timer { return &goZeroTimer{tw, f} },
 		Close: tw.Stop,
 	}
 }}
@@ -54,29 +53,29 @@ type goZeroTimer struct {
 	f  func()
 }
 
-// Stop cannot tell whether it came in time: the library does not say.
+// Stop cannot tell whether it came in time, because the library does not say.
 func (t *goZeroTimer) Stop() bool { return t.tw.RemoveTimer(t) == nil }
 
 func (t *goZeroTimer) Reset(d time.Duration) bool { return t.tw.SetTimer(t, t.f, d) == nil }
 
-// gost is dubbogo/gost's TimerWheel: five sorted lists behind a queue, 10 ms a
-// tick. It has no counterpart of New: a timer that has fired cannot be armed
-// again, and its Reset counts from the start of the timer, not from now.
-var gost = bench.Impl{Name: "gost", Open: func() bench.Instance {
+// gost is dubbogo/gost's TimerWheel: five sorted lists behind a queue, with a tick of 10 ms. It has
+// no counterpart of New. A timer that has fired cannot be armed again, and Reset counts from when
+// the timer was started and not from now.
+var gost = workload.Impl{Name: "gost", Open: func() workload.Instance {
 	tw := gxtime.NewTimerWheel()
-	// It reckons from the time of its latest tick, which before the first is the
-	// start of the program.
+	// A deadline counts from the latest tick, and before the first tick from the start of the
+	// program.
 	time.Sleep(50 * time.Millisecond)
-	return bench.Instance{
-		Start: func(d time.Duration, f func()) bench.Timer {
+	return workload.Instance{
+		Start: func(d time.Duration, f func()) workload.Timer {
 			for {
 				if t := tw.AfterFunc(d, f); t != nil {
 					return &gostTimer{t}
 				}
-				runtime.Gosched() // the queue of 128 requests is full, and the timer was not started
+				runtime.Gosched() // the queue of 128 requests was full, so the timer was not started
 			}
 		},
-		// Close would wait for a goroutine that waits for a ticker that Close has
+		// Close of the library would wait for a goroutine that waits for a ticker that Close has
 		// stopped, unless a tick comes in between.
 		Close: tw.Stop,
 	}
@@ -84,9 +83,8 @@ var gost = bench.Impl{Name: "gost", Open: func() bench.Instance {
 
 type gostTimer struct{ t *gxtime.Timer }
 
-// Stop cannot tell whether it came in time, and the request is lost without a
-// word when the queue is full: the library does not say. It panics when a timer
-// is stopped twice, hence the nil.
+// Stop cannot tell whether it came in time, or whether the request was lost because the queue was
+// full: the library does not say. The library panics if a timer is stopped twice, hence the nil.
 func (t *gostTimer) Stop() bool {
 	if t.t == nil {
 		return false
@@ -98,20 +96,19 @@ func (t *gostTimer) Stop() bool {
 
 func (*gostTimer) Reset(time.Duration) bool { panic(lacking("Reset from now")) }
 
-// siddon is siddontang/go's wheel: a ring of channels, one for each tick of the
-// longest delay, so a wheel for an hour with ticks of 1 ms would take 370 MB
-// empty. With 10 ms it is 37. It has After alone: a callback takes a goroutine
-// that waits, and nothing can be stopped.
-var siddon = bench.Impl{Name: "siddontang", Open: func() bench.Instance {
+// siddon is siddontang/go's wheel: a ring of channels, one for each tick of the longest delay. An
+// empty wheel for an hour with a tick of 1 ms would take 370 MB; with 10 ms it takes 37 MB. Its
+// only call is After, so a callback takes a goroutine that waits, and nothing can be stopped.
+var siddon = workload.Impl{Name: "siddontang", Open: func() workload.Instance {
 	const tick = 10 * time.Millisecond
 	tw := siddontang.NewTimingWheel(tick, int(61*time.Minute/tick))
 	var started atomic.Int64
-	return bench.Instance{
-		Start: func(d time.Duration, f func()) bench.Timer {
+	return workload.Instance{
+		Start: func(d time.Duration, f func()) workload.Timer {
 			if started.Add(1) > siddonMax {
 				panic(lacking("room for more than 2 M goroutines"))
 			}
-			due := tw.After(max(d, 0)) // for less than nothing it panics
+			due := tw.After(max(d, 0)) // it panics if d is negative
 			go func() {
 				<-due
 				f()
@@ -122,7 +119,7 @@ var siddon = bench.Impl{Name: "siddontang", Open: func() bench.Instance {
 	}
 }}
 
-// siddonMax keeps the goroutines, 2 KB each and more, from taking the machine down.
+// siddonMax bounds the memory of the goroutines, which take 2 KB each or more.
 const siddonMax = 2_000_000
 
 type siddonTimer struct{}
@@ -131,5 +128,5 @@ func (siddonTimer) Stop() bool               { panic(lacking("Stop")) }
 func (siddonTimer) Reset(time.Duration) bool { panic(lacking("Reset")) }
 func (siddonTimer) Unstoppable()             {}
 
-// impls are all implementations, this library's first.
-var impls = append(slices.Clone(bench.Impls), peers...)
+// impls has all implementations, this library's first.
+var impls = append(slices.Clone(workload.Impls), peers...)

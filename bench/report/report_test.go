@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-timingwheel/timingwheel/bench"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel/bench/internal/workload"
 )
 
 // TestMain makes the test binary the child of a run too, as main does.
@@ -34,24 +36,8 @@ func TestMedian(t *testing.T) {
 		{[]float64{4, 1, 2, 100}, 3},
 	} {
 		given := slices.Clone(c.values)
-		if got := median(c.values); got != c.want {
-			t.Errorf("median of %v is %v, want %v", c.values, got, c.want)
-		}
-		if !slices.Equal(given, c.values) {
-			t.Errorf("median changed %v to %v", given, c.values)
-		}
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	var sorted []time.Duration
-	for i := range 100 {
-		sorted = append(sorted, time.Duration(i+1))
-	}
-	for p, want := range map[float64]time.Duration{0: 1, 0.5: 50, 0.99: 99, 0.999: 100, 1: 100} {
-		if got := quantile(sorted, p); got != want {
-			t.Errorf("quantile %v is %v, want %v", p, got, want)
-		}
+		require.Equal(t, c.want, median(c.values))
+		require.Equal(t, given, c.values, "median changed its argument")
 	}
 }
 
@@ -59,99 +45,112 @@ func TestNumbers(t *testing.T) {
 	for v, want := range map[float64]string{
 		0: "0", 1: "1", 0.0412: "0.041", 1.234: "1.23", 45.67: "45.7", 152.4: "152", 1234567.8: "1,234,568", -4321: "-4,321",
 	} {
-		if got := number(v); got != want {
-			t.Errorf("number(%v) is %q, want %q", v, got, want)
-		}
+		require.Equal(t, want, number(v))
 	}
 	for n, want := range map[int]string{0: "0", 8: "8", 10_000: "10 k", 1_000_000: "1 M", 2_500_000: "2.5 M"} {
-		if got := count(n); got != want {
-			t.Errorf("count(%d) is %q, want %q", n, got, want)
-		}
+		require.Equal(t, want, count(n))
 	}
 }
 
-// sample is a report on made-up figures: two places, three runs.
+// sample is a report on made-up figures: three places, three runs.
 func sample() *report {
 	r := &report{
-		about:     []string{"Machine: none"},
-		workloads: []bench.Workload{{Name: "Load", What: "a <load> & more"}},
-		impls:     []string{"wheel", "inline", "time", "floor", "peer", "bad"},
-		results:   results{},
+		About:     []string{"Machine: none"},
+		CPUs:      2,
+		Runs:      3,
+		Workloads: []described{{"Load", "A <load> & more."}},
+		Impls:     []string{"wheel", "inline", "time", "floor", "peer", "bad"},
+		Results:   results{},
 	}
 	for _, p := range []place{{"Load", 0, 1}, {"Load", 1_000_000, 1}, {"Load", 0, 2}} {
 		for _, f := range []struct {
 			impl   string
 			factor float64
 		}{{"wheel", 60}, {"inline", 480}, {"time", 120}, {"floor", 50}} {
-			c := r.results.at(p, f.impl)
 			for _, run := range []float64{1.5, 0.5, 1} {
-				c.results = append(c.results, bench.Result{
-					Metrics:  []bench.Metric{{Name: "time", Unit: "ns/call", Value: f.factor * run}, {Name: "allocs", Unit: "allocs/call", Value: 0.001 * f.factor}},
+				r.Results.at(p, f.impl).add(workload.Result{
+					Metrics: []workload.Metric{
+						{Name: "time", Unit: "ns/call", Value: f.factor * run},
+						{Name: "allocs", Unit: "allocs/call", Value: 0.001 * f.factor},
+					},
 					Lateness: []time.Duration{-time.Millisecond, time.Millisecond, 3 * time.Millisecond},
 				})
 			}
 		}
-		r.results.at(p, "peer").lacks = "Stop"
-		r.results.at(p, "bad").failed = "panic: a|b"
+		r.Results.at(p, "peer").Lacks = "Stop"
+		r.Results.at(p, "bad").Failed = "panic: a|b"
 	}
 	return r
 }
 
+func written(t *testing.T, r *report) string {
+	var b bytes.Buffer
+	require.NoError(t, r.write(&b))
+	return b.String()
+}
+
 func TestReport(t *testing.T) {
 	r := sample()
+	r.Warning = "Beware."
 	r.draw()
-	var b bytes.Buffer
-	if err := r.write(&b); err != nil {
-		t.Fatal(err)
-	}
-	text := b.String()
+	text := written(t, r)
 	for _, want := range []string{
 		"60 (30..90)",  // median and range
 		"0.50", "1.20", // 60 to package time's 120, to the floor's 50
 		"**4.00**",          // 480 to package time's 120, and the ranges apart
-		"*lacks Stop*",      // not faked
+		"*lacks Stop*",      // not emulated
 		"*failed*",          // not fatal
 		`panic: a\|b`,       // and why
-		"a &lt;load&gt;",    // not markup
+		"A &lt;load&gt;",    // not markup
 		"load-pending.svg",  // charts are in their section
 		"load-procs.svg",    //
 		"1 M",               // pending
-		"## Where package",  // said plainly
+		"## Where package",  //
 		"- Machine: none\n", //
+		"**Beware.**",       //
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the report has no %q:\n%s", want, text)
-		}
+		require.Contains(t, text, want)
 	}
 	columns := 0
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "|") {
 			columns = 0
+			require.LessOrEqual(t, len([]rune(strings.TrimSuffix(line, "\n"))), 104, line)
 			continue
 		}
 		n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|")
-		if columns != 0 && n != columns {
-			t.Errorf("%d columns under %d: %s", n, columns, line)
+		if columns != 0 {
+			require.Equal(t, columns, n, line)
 		}
 		columns = n
 	}
 }
 
+// A report that was stored and loaded is the same report.
+func TestStore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), resultsFile)
+	r := sample()
+	require.NoError(t, r.store(file))
+	loaded, err := load(file)
+	require.NoError(t, err)
+	require.Equal(t, r, loaded)
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, 18, bytes.Count(text, []byte("\n")), "a line for each cell")
+}
+
 func TestRatioOfNothing(t *testing.T) {
-	if q, ok := ratio(summary{median: 5}, summary{}); ok {
-		t.Errorf("5 is %v times 0", q)
-	}
-	if q, ok := ratio(summary{}, summary{median: 5}); !ok || q != 0 {
-		t.Errorf("0 is %v times 5, %v", q, ok)
-	}
+	_, ok := ratio(summary{median: 5}, summary{})
+	require.False(t, ok)
+	q, ok := ratio(summary{}, summary{median: 5})
+	require.True(t, ok)
+	require.Zero(t, q)
 }
 
 func TestChartsAreWellFormed(t *testing.T) {
 	r := sample()
 	r.draw()
-	if len(r.charts) != 5 { // pending, procs, and the lateness of three places
-		t.Errorf("%d charts", len(r.charts))
-	}
+	require.Len(t, r.charts, 5) // pending, procs, and the lateness of three places
 	for _, c := range r.charts {
 		svg := c.svg()
 		d := xml.NewDecoder(bytes.NewReader(svg))
@@ -160,14 +159,10 @@ func TestChartsAreWellFormed(t *testing.T) {
 			if errors.Is(err, io.EOF) {
 				break
 			}
-			if err != nil {
-				t.Fatalf("%s: %v", c.file, err)
-			}
+			require.NoError(t, err, c.file)
 		}
 		for _, bad := range []string{"NaN", "Inf", "%!"} {
-			if bytes.Contains(svg, []byte(bad)) {
-				t.Errorf("%s contains %s", c.file, bad)
-			}
+			require.NotContains(t, string(svg), bad, c.file)
 		}
 	}
 }
@@ -177,68 +172,226 @@ func TestDecades(t *testing.T) {
 		{12, 340, 10, 500}, {1, 1, 0.5, 2}, {0.03, 4000, 0.01, 10_000}, {10, 100, 10, 100},
 	} {
 		_, first, last := decades(c.lo, c.hi)
-		if first > c.lo || last < c.hi {
-			t.Errorf("%v to %v has the axis %v to %v", c.lo, c.hi, first, last)
-		}
+		require.LessOrEqual(t, first, c.lo)
+		require.GreaterOrEqual(t, last, c.hi)
 	}
+}
+
+// parsed returns the options of a command line at the top of the repository.
+func parsed(t *testing.T, args ...string) options {
+	t.Chdir(filepath.Join("..", ".."))
+	defer t.Chdir(filepath.Join("bench", "report"))
+	o, err := parse(args, io.Discard)
+	require.NoError(t, err)
+	return o
 }
 
 func TestJobsAreInterleaved(t *testing.T) {
-	var log bytes.Buffer
-	o, err := parse([]string{"-workloads", "startstop", "-impls", "time,wheel", "-runs", "2", "-max-pending", "100000"}, &log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := parsed(t, "-workloads", "startstop", "-impls", "time,wheel", "-runs", "2", "-max-pending", "100000")
 	jobs := o.jobs()
 	half := len(jobs) / 2
-	if jobs[0].Impl != "wheel" || jobs[half].Impl != "time" || jobs[0].place() != jobs[half].place() {
-		t.Errorf("the rounds begin with %+v and %+v", jobs[0], jobs[half])
-	}
+	require.Equal(t, "wheel", jobs[0].Impl)
+	require.Equal(t, "time", jobs[half].Impl)
+	require.Equal(t, jobs[0].place(), jobs[half].place())
+	require.Equal(t, 1, jobs[half-1].Round)
+	require.Equal(t, 2, jobs[half].Round)
 	for _, j := range jobs {
-		if j.Pending > 100_000 {
-			t.Errorf("%+v is too large", j)
+		require.LessOrEqual(t, j.Pending, 100_000)
+	}
+	_, err := parse([]string{"-impls", "none"}, io.Discard)
+	require.Error(t, err)
+}
+
+// Only a run of everything may replace the results, and slow implementations do not hold it up.
+func TestEverything(t *testing.T) {
+	require.Equal(t, resultsDir, parsed(t).out)
+	for _, args := range [][]string{
+		{"-quick"}, {"-runs", "2"}, {"-workloads", "Fire"}, {"-impls", "wheel,time"}, {"-max-pending", "1000000"},
+	} {
+		require.Equal(t, scratchDir, parsed(t, args...).out, "%v", args)
+	}
+	most := map[string]int{}
+	for _, j := range parsed(t).jobs() {
+		most[j.Impl] = max(most[j.Impl], j.Pending)
+	}
+	for impl, pending := range most {
+		if impl != "precise" && impl != "fine" {
+			require.Equal(t, pendingLimit(impl), pending, impl)
 		}
 	}
-	if _, err := parse([]string{"-impls", "none"}, &log); err == nil {
-		t.Error("an unknown implementation was accepted")
+	_, err := parse(nil, io.Discard) // not at the top of the repository
+	require.ErrorContains(t, err, "top of the repository")
+}
+
+// A failed or impossible run spares those that are larger, but not those of other workloads, nor a
+// run of what succeeded before.
+func TestHopeless(t *testing.T) {
+	small := job{Workload: "Churn", Impl: "map", Pending: 10, Procs: 1}
+	procs, large, other := small, small, small
+	procs.Procs, large.Pending, other.Workload = 2, 20, "Rearm"
+
+	for _, fail := range []cell{{Failed: "slow"}, {Lacks: "Stop"}} {
+		all := results{}
+		*all.at(large.place(), "map") = fail
+		require.False(t, all.hopeless(small))
+		*all.at(small.place(), "map") = fail
+		require.True(t, all.hopeless(procs))
+		require.True(t, all.hopeless(large))
+		require.False(t, all.hopeless(other))
+		require.Equal(t, fail.Lacks, all.at(procs.place(), "map").Lacks)
 	}
+
+	all := results{}
+	c := all.at(small.place(), "map")
+	c.add(workload.Result{Metrics: []workload.Metric{{Name: "time", Value: 1}}})
+	c.Failed = "in round 2: slow"
+	require.False(t, all.hopeless(small))
+	require.False(t, all.hopeless(large))
 }
 
 func TestRunInAChild(t *testing.T) {
+	run := func(j job, extra time.Duration) reply { return j.run(context.Background(), extra, func(float64) {}) }
 	j := job{Workload: "StartStop", Impl: "time", Procs: 1, Duration: time.Millisecond}
-	rep := j.run(context.Background(), time.Minute, func(float64) {})
-	if rep.Failed != "" || rep.Lacks != "" || len(rep.Result.Metrics) == 0 {
-		t.Errorf("%+v", rep)
-	}
-	j.Impl = "siddontang" // its Stop panics in the child
-	if rep := j.run(context.Background(), time.Minute, func(float64) {}); rep.Lacks != "Stop" {
-		t.Errorf("%+v", rep)
-	}
-	// but Fire needs Start alone
+	rep := run(j, time.Minute)
+	require.Empty(t, rep.Failed+rep.Lacks)
+	require.NotEmpty(t, rep.Result.Metrics)
+
+	j.Impl = "siddontang" // it has no Stop
+	require.Equal(t, "Stop", run(j, time.Minute).Lacks)
 	fire := job{Workload: "Fire", Impl: j.Impl, Procs: 1, Duration: 20 * time.Millisecond, N: 1_000}
-	if rep := fire.run(context.Background(), time.Minute, func(float64) {}); rep.Failed != "" || rep.Lacks != "" || len(rep.Result.Lateness) == 0 {
-		t.Errorf("%+v", rep)
-	}
+	rep = run(fire, time.Minute) // but Fire needs only Start
+	require.Empty(t, rep.Failed+rep.Lacks)
+	require.NotEmpty(t, rep.Result.Lateness)
 	j.Impl = "none"
-	if rep := j.run(context.Background(), time.Minute, func(float64) {}); rep.Failed == "" {
-		t.Errorf("%+v", rep)
-	}
-	if rep := j.run(context.Background(), time.Nanosecond, func(float64) {}); rep.Failed == "" {
-		t.Errorf("%+v", rep)
-	}
+	require.Contains(t, run(j, time.Minute).Failed, "no implementation")
+	j.Workload = "none"
+	require.Contains(t, run(j, time.Minute).Failed, "no workload")
 }
 
-func TestSaveReplacesCharts(t *testing.T) {
+// A child that panics because its library has no such call lacks it. Any other panic is a failure.
+func TestBlame(t *testing.T) {
+	err := errors.New("exit status 2")
+	said := "panic: " + lacking("Reset from now").Error() + " [recovered]"
+	require.Equal(t, reply{Lacks: "Reset from now"}, blame(err, said))
+	require.Equal(t, reply{Failed: "exit status 2: panic: boom"}, blame(err, "panic: boom"))
+	require.Equal(t, reply{Failed: "exit status 2"}, blame(err, ""))
+}
+
+// A run that takes too long is a failed run, and the limit counts from what the workload measures.
+func TestLimit(t *testing.T) {
+	j := job{Workload: "IdleServer", Impl: "time", Procs: 1, N: 100}
+	require.Equal(t, 15*time.Second, j.minTime())
+	j.Duration = 300 * time.Millisecond
+	rep := j.run(context.Background(), -200*time.Millisecond, func(float64) {})
+	require.Contains(t, rep.Failed, "not done after")
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.NotEmpty(t, j.run(ctx, time.Minute, func(float64) {}).Failed)
+}
+
+// The estimate takes what is known from an earlier round, and scales its guesses by what was seen.
+func TestPace(t *testing.T) {
+	j := job{Workload: "Fire", Impl: "time", Procs: 1, Round: 1}
+	var p pace
+	require.Equal(t, 2*expect(j), p.left([]job{j, j}))
+	p.took(j, 2*expect(j))
+	again, other := j, j
+	again.Round, other.Impl = 2, "wheel"
+	require.Equal(t, 2*expect(j), p.left([]job{again}))
+	require.Equal(t, expect(j), p.left([]job{other}), "one short run says little about the machine")
+	for range 3 {
+		p.took(j, 2*expect(j))
+	}
+	require.Equal(t, 2*expect(j), p.left([]job{other}))
+	p.took(other, 0) // skipped
+	require.Zero(t, p.left([]job{other}))
+}
+
+// render writes everything that the figures show, and removes charts of an earlier report.
+func TestRender(t *testing.T) {
 	dir := t.TempDir()
-	old := filepath.Join(dir, "old.svg")
-	if err := os.WriteFile(old, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := sample().save(dir, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "old.svg"), nil, 0o644))
+	require.NoError(t, sample().store(filepath.Join(dir, resultsFile)))
+	require.NoError(t, run(context.Background(), []string{"-render", "-out", dir}, io.Discard))
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(files) != 6 || slices.Contains(files, old) {
-		t.Errorf("%v, %v", files, err)
+	require.NoError(t, err)
+	require.Len(t, files, 7) // five charts, the report, the results
+	require.NotContains(t, files, filepath.Join(dir, "old.svg"))
+}
+
+// README.md and report.md show the figures of results.json, and no others.
+func TestFilesShowTheResults(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	r, err := load(filepath.Join(resultsDir, resultsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("no results: go run ./bench/report makes them")
 	}
+	require.NoError(t, err)
+	r.draw()
+	text, err := os.ReadFile(filepath.Join(resultsDir, "report.md"))
+	require.NoError(t, err)
+	require.Equal(t, written(t, r), string(text), "go run ./bench/report -render writes it again")
+
+	table, err := r.readmeTable()
+	require.NoError(t, err)
+	readme, err := os.ReadFile(readmeFile)
+	require.NoError(t, err)
+	want, err := withTable(string(readme), table)
+	require.NoError(t, err)
+	require.Equal(t, want, string(readme), "go run ./bench/report -render writes it again")
+}
+
+// The README's table has every row that a full run measures, and only the text between its lines
+// changes.
+func TestReadme(t *testing.T) {
+	o := parsed(t)
+	r := &report{Source: "`go run ./bench/report` on a machine", Runs: 3, Results: results{}}
+	for _, im := range impls {
+		r.Impls = append(r.Impls, im.Name)
+	}
+	units := map[string]string{"cpu": "ns/touch", "late max": "ms", "late p50": "ms", "late p99": "ms", "timer": "B/timer"}
+	for _, j := range o.jobs() {
+		for _, row := range readmeRows {
+			if row.workload == j.Workload {
+				unit := units[row.metric]
+				if unit == "" {
+					unit = "ns/call"
+				}
+				r.Results.at(j.place(), j.Impl).Metrics = append(r.Results.at(j.place(), j.Impl).Metrics,
+					series{row.metric, unit, []float64{float64(1000 + len(j.Impl))}})
+			}
+		}
+	}
+	table, err := r.readmeTable()
+	require.NoError(t, err)
+	require.Contains(t, table, "| start and stop a timer | 1,005 ns | 1,004 ns | 1,005 ns | 1.00 |\n")
+	require.Contains(t, table, "| 1,004 ns (`Reset`) |")
+	require.Contains(t, table, "|\n\nMedians of 3 rounds of `go run ./bench/report` on a machine.\n")
+
+	text := "before\n" + readmeBegin + "\nold\n" + readmeEnd + "\nafter\n"
+	file := filepath.Join(t.TempDir(), "README.md")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	for range 2 { // the second time changes nothing
+		require.NoError(t, r.rewriteReadme(file))
+		changed, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, "before\n"+readmeBegin+"\n\n"+table+"\n"+readmeEnd+"\nafter\n", string(changed))
+	}
+
+	delete(r.Results, place{"GC", 1_000_000, 1})
+	_, err = r.readmeTable()
+	require.ErrorContains(t, err, "garbage collection")
+	_, err = withTable("no lines", table)
+	require.Error(t, err)
+}
+
+func TestReadmeNumber(t *testing.T) {
+	for want, v := range map[string]float64{
+		"0.11 ms": 0.114, "2.15 ms": 2.151, "4.3 ms": 4.32, "49 ms": 48.7, "1,228 ms": 1228.4,
+	} {
+		require.Equal(t, want, readmeNumber(v, "ms"))
+	}
+	require.Equal(t, "10 ns", readmeNumber(9.87, "ns/call"))
+	require.Equal(t, "48 B", readmeNumber(48.1, "B/timer"))
 }

@@ -13,40 +13,54 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-timingwheel/timingwheel/bench"
+	"github.com/go-timingwheel/timingwheel/bench/internal/workload"
 )
 
-// This file runs one workload on one implementation in a process of its own, so
-// that the heap, the timers and the goroutines of one run never slow down another.
+// This file runs one workload on one implementation in a process of its own, so that the heap, the
+// timers and the goroutines of one run never slow down another.
 
 // childFlag, as the first argument, makes the program the child of a run.
 const childFlag = "-child"
 
-// A job is what a child is told to do, as JSON.
+// A job tells a child what to run, as JSON. Zero values are the workload's own.
 type job struct {
 	Workload, Impl string
 	Pending, Procs int
 	Duration       time.Duration
 	N              int
+	Round          int // counted from 1; it makes no difference to the child
 }
 
 func (j job) place() place { return place{j.Workload, j.Pending, j.Procs} }
 
-// A reply is what a child says on its standard output, as JSON.
+// workload returns the job's workload, or the zero Workload if there is none of that name.
+func (j job) workload() workload.Workload {
+	wl, _ := find(workload.All, j.Workload, nameOfWorkload)
+	return wl
+}
+
+func (j job) toCase(im workload.Impl) workload.Case {
+	return workload.Case{Impl: im, Pending: j.Pending, Procs: j.Procs, Duration: j.Duration, N: j.N}
+}
+
+// minTime returns how long the job measures.
+func (j job) minTime() time.Duration { return j.workload().MinTime(j.toCase(workload.Impl{})) }
+
+// A reply is what a child writes to its standard output, as JSON.
 type reply struct {
-	Result bench.Result
+	Result workload.Result
 	Lacks  string
 	Failed string
 }
 
-// progressPrefix marks the lines of a child's standard error that tell how far it
-// is. The rest is what the runtime and the libraries have to say.
+// progressPrefix marks the lines of a child's standard error that report its progress. The other
+// lines come from the runtime and the libraries.
 const progressPrefix = "progress "
 
-// child does a job and returns the exit status.
+// child runs a job and returns the exit status.
 func child(arg string) int {
 	out := os.Stdout
-	os.Stdout = os.Stderr // a library that prints must not spoil the reply
+	os.Stdout = os.Stderr // so that a library that prints does not spoil the reply
 	var j job
 	err := json.Unmarshal([]byte(arg), &j)
 	var rep reply
@@ -64,32 +78,30 @@ func child(arg string) int {
 }
 
 func (j job) do() (reply, error) {
-	wl, ok := find(bench.Workloads, j.Workload, func(w bench.Workload) string { return w.Name })
-	if !ok {
+	wl := j.workload()
+	if wl.Name == "" {
 		return reply{}, fmt.Errorf("no workload is called %q", j.Workload)
 	}
-	im, ok := find(impls, j.Impl, func(i bench.Impl) string { return i.Name })
+	im, ok := find(impls, j.Impl, nameOfImpl)
 	if !ok {
 		return reply{}, fmt.Errorf("no implementation is called %q", j.Impl)
 	}
-	// If memory runs out it is to hit this process and not the parent. Where there
-	// is no such file there is no such killer.
+	// If memory runs out, Linux is to kill this process and not the parent. Other systems do not
+	// have the file.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0o644)
-	if wl.Lacks != nil {
-		if missing := wl.Lacks(im); missing != "" {
-			return reply{Lacks: missing}, nil
-		}
+	if missing := wl.Lacks(im); missing != "" {
+		return reply{Lacks: missing}, nil
 	}
-	res, err := wl.Run(bench.Case{
-		Impl: im, Pending: j.Pending, Procs: j.Procs, Duration: j.Duration, N: j.N,
-		Progress: func(done float64) { fmt.Fprintf(os.Stderr, "%s%.3f\n", progressPrefix, done) },
-	})
+	c := j.toCase(im)
+	c.Progress = func(done float64) { fmt.Fprintf(os.Stderr, "%s%.3f\n", progressPrefix, done) }
+	res, err := wl.Run(c)
 	return reply{Result: res}, err
 }
 
-// run starts the child and waits for its reply. Whatever goes wrong is in the
-// reply: a failed run is a line in the report, not the end of it.
-func (j job) run(ctx context.Context, timeout time.Duration, progress func(done float64)) reply {
+// run starts the child and waits for its reply, for at most the time that the job measures and
+// extra. Whatever goes wrong is in the reply: a failed run is a line in the report, and not its
+// end.
+func (j job) run(ctx context.Context, extra time.Duration, progress func(done float64)) reply {
 	self, err := os.Executable()
 	if err != nil {
 		return reply{Failed: err.Error()}
@@ -98,7 +110,8 @@ func (j job) run(ctx context.Context, timeout time.Duration, progress func(done 
 	if err != nil {
 		return reply{Failed: err.Error()}
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limit := j.minTime() + extra
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(limited, self, childFlag, string(arg))
@@ -117,19 +130,19 @@ func (j job) run(ctx context.Context, timeout time.Duration, progress func(done 
 	case ctx.Err() != nil:
 		return reply{Failed: "interrupted"}
 	case limited.Err() != nil:
-		return reply{Failed: fmt.Sprintf("not done after %v", timeout)}
+		return reply{Failed: fmt.Sprintf("not done after %v", limit.Round(time.Second))}
 	case err != nil:
 		return blame(err, said)
 	}
 	var rep reply
 	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
-		return reply{Failed: "its reply cannot be read: " + err.Error()}
+		return reply{Failed: "unreadable reply: " + err.Error()}
 	}
 	return rep
 }
 
-// follow reads a child's standard error to its end, and returns the line that
-// says what went wrong: the first of a panic, or else the first line of all.
+// follow reads a child's standard error to its end. It returns the line that says what went wrong:
+// the first line of a panic, or else the first line.
 func follow(r io.Reader, progress func(done float64)) (said string) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -145,14 +158,14 @@ func follow(r io.Reader, progress func(done float64)) (said string) {
 			said = lines.Text()
 		}
 	}
-	_, _ = io.Copy(io.Discard, r) // after a line that is too long
+	_, _ = io.Copy(io.Discard, r) // what follows a line that is too long
 	return said
 }
 
-// blame makes a reply of a child that ended by itself without one.
+// blame makes a reply for a child that ended without one.
 func blame(err error, said string) reply {
 	if missing, ok := strings.CutPrefix(said, "panic: "+lackingPrefix); ok {
-		missing, _, _ = strings.Cut(missing, " [recovered") // the runtime's remark
+		missing, _, _ = strings.Cut(missing, " [recovered") // added by the runtime
 		return reply{Lacks: missing}
 	}
 	if said == "" {

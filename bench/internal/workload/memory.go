@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"runtime"
@@ -6,24 +6,22 @@ import (
 	"time"
 )
 
-// memory is what is paid for as long as a timer is pending.
-var memory = Workload{
+// Memory is what a timer costs for as long as it is pending.
+var Memory = Workload{
 	Name:    "Memory",
-	What:    "heap bytes for each pending timer, and of an instance without any",
+	What:    "Heap bytes of each pending timer, and of an instance without timers.",
 	Pending: []int{1_000_000, 10_000_000},
 	Procs:   []int{1},
-	Lacks:   lacks(needStart),
-	Run:     runMemory,
+	needs:   needStop,
+	run:     runMemory,
 }
 
-// runMemory is right about package time in a process that has had few timers
-// before: the heaps it keeps them in never shrink, 16 bytes for each at the most
-// there were at once.
+// runMemory is correct for package time only in a process that has had few timers before. Package
+// time's heaps never shrink: they keep 16 bytes for each timer of the largest number ever pending.
 func runMemory(c Case) (Result, error) {
-	c.Pending = or(c.Pending, 1_000_000)
 	var r Result
 
-	// Many, or the little that the runtime allocates meanwhile would show.
+	// Many instances, or the little that the runtime allocates meanwhile would show.
 	some := make([]Instance, 64)
 	before := heap()
 	for i := range some {
@@ -37,7 +35,7 @@ func runMemory(c Case) (Result, error) {
 
 	before = heap()
 	b := c.open()
-	// The slice that keeps the handles is the caller's.
+	// The slice of handles is the caller's.
 	taken := heap() - before - int64(cap(b.kept))*handleSize
 	r.add("timer", "B/timer", float64(taken)/float64(c.Pending))
 	b.close()
@@ -45,10 +43,10 @@ func runMemory(c Case) (Result, error) {
 	return r, nil
 }
 
-// handleSize is that of a Timer: an interface of two words.
+// handleSize is the size of a Timer, an interface of two words.
 const handleSize = 2 * (32 << (^uint(0) >> 63)) / 8
 
-// heap returns the bytes that are reachable.
+// heap returns how many bytes are reachable.
 func heap() int64 {
 	settle()
 	var m runtime.MemStats
@@ -56,29 +54,29 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// gc is what pending timers cost those who have nothing to do with them.
-var gc = Workload{
-	Name:    "GC",
-	What:    "CPU and time of one garbage collection beside pending timers, the caller's slice of handles included",
+// GC is what pending timers cost a program that does not use them.
+var GC = Workload{
+	Name: "GC",
+	What: "CPU and elapsed time of one garbage collection beside pending timers and " +
+		"the caller's slice of handles. The median of {N}.",
 	Pending: []int{1_000_000, 10_000_000},
 	Procs:   []int{1},
-	Lacks:   lacks(needStart),
-	Run:     runGC,
+	N:       5,
+	needs:   needStop,
+	run:     runGC,
 }
 
-// runGC takes the median of c.N collections, 5 by default, with the timers and,
-// for what the process has anyway, before the instance is opened: itself alone.
+// runGC takes the median of c.N collections beside the timers. It also takes that of the process
+// alone, before it opens the instance.
 func runGC(c Case) (Result, error) {
-	c.Pending = or(c.Pending, 1_000_000)
-	n := or(c.N, 5)
 	var r Result
 	settle()
-	alone, _, ok := collect(n)
+	alone, _, ok := collect(c.N)
 	b := c.open()
 	defer b.close()
 	settle()
 	c.progress(0.5)
-	cpu, wall, _ := collect(n)
+	cpu, wall, _ := collect(c.N)
 	if ok {
 		r.add("cpu", "ms", cpu.Seconds()*1e3)
 		r.add("alone cpu", "ms", alone.Seconds()*1e3)
@@ -89,8 +87,8 @@ func runGC(c Case) (Result, error) {
 	return r, nil
 }
 
-// collect returns the medians of n garbage collections; ok is false if there is
-// none of the CPU.
+// collect returns the medians of n garbage collections. If ok is false, the platform cannot tell
+// the CPU time.
 func collect(n int) (cpu, wall time.Duration, ok bool) {
 	cpus, walls := make([]time.Duration, n), make([]time.Duration, n)
 	for i := range n {

@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"math"
@@ -12,14 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every workload runs on every implementation and measures what it should. How
-// fast that is, no test says.
+// Every workload runs on every implementation and measures what it should. The tests do not check
+// how fast anything is.
 func TestWorkloads(t *testing.T) {
-	for _, w := range Workloads {
+	for _, w := range All {
 		for _, im := range Impls {
-			if !w.Takes(im) {
-				continue
-			}
 			t.Run(w.Name+"/"+im.Name, func(t *testing.T) {
 				if missing := w.Lacks(im); missing != "" {
 					t.Skip("lacks " + missing)
@@ -37,16 +34,15 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// What is for one workload is in that one, and everything else is in all.
+// An implementation that is meant for one workload is in that one, and every other is in all of
+// them. Inline differs from the wheel only when timers fire.
 func TestTakes(t *testing.T) {
-	for _, w := range Workloads {
+	for _, w := range All {
 		require.True(t, w.Takes(Wheel), w.Name)
+		require.Equal(t, !w.PerCall(), w.Takes(Inline), w.Name)
 		for _, im := range []Impl{Precise, Fine} {
 			require.Equal(t, w.Name == "Punctual", w.Takes(im), "%s, %s", w.Name, im.Name)
 		}
-	}
-	for _, im := range Impls { // a name that no workload has would keep it out of all
-		require.True(t, slices.ContainsFunc(Workloads, func(w Workload) bool { return w.Takes(im) }), im.Name)
 	}
 }
 
@@ -54,13 +50,13 @@ func TestTakes(t *testing.T) {
 func tiny(w Workload, im Impl, procs int) Case {
 	c := Case{Impl: im, Pending: 300, Procs: procs, Duration: 5 * time.Millisecond}
 	switch w.Name {
-	case punctual.Name, fire.Name, burst.Name:
+	case Punctual.Name, Fire.Name, Burst.Name:
 		c.N = 2_000
-	case idleServer.Name:
+	case IdleServer.Name:
 		c.N, c.Duration = 2_000, 50*time.Millisecond
-	case gc.Name:
+	case GC.Name:
 		c.N = 1
-	case idle.Name:
+	case Idle.Name:
 		c.N = 100
 	}
 	return c
@@ -79,27 +75,27 @@ func checkResult(t *testing.T, w Workload, im Impl, r Result) {
 
 	ours := slices.Contains([]string{Wheel.Name, Inline.Name, Precise.Name, Fine.Name}, im.Name)
 	switch {
-	case w.calls != nil:
+	case w.PerCall():
 		require.Positive(t, value(t, r, "time"))
-	case w.Name == punctual.Name || w.Name == fire.Name || w.Name == burst.Name:
+	case w.Name == Punctual.Name || w.Name == Fire.Name || w.Name == Burst.Name:
 		require.NotEmpty(t, r.Lateness)
 		if ours || im.Name == Time.Name {
 			require.Zero(t, value(t, r, "early"))
 			require.GreaterOrEqual(t, r.Lateness[0], time.Duration(0))
 		}
-		if w.Name == punctual.Name {
+		if w.Name == Punctual.Name {
 			_, counted := r.Get("wake-ups")
 			require.Equal(t, ours, counted)
 		}
-		if w.Name == burst.Name {
+		if w.Name == Burst.Name {
 			require.Positive(t, value(t, r, "response p99.9"))
 			require.Positive(t, value(t, r, "control response p99.9"))
 		}
-	case w.Name == idleServer.Name:
+	case w.Name == IdleServer.Name:
 		require.NotEmpty(t, r.Lateness)
 		require.GreaterOrEqual(t, r.Lateness[0], time.Duration(0))
 		require.Positive(t, value(t, r, "touches"))
-	case w.Name == idle.Name && ours:
+	case w.Name == Idle.Name && ours:
 		require.Zero(t, value(t, r, "empty wake-ups"))
 		require.Zero(t, value(t, r, "empty goroutines"))
 	}
@@ -111,11 +107,28 @@ func value(t *testing.T, r Result, name string) float64 {
 	return v
 }
 
-// The call workloads allocate nothing of their own: what is measured is the
-// implementation's.
-func TestHarnessAllocatesNothing(t *testing.T) {
-	for _, w := range []Workload{churn, rearm, startStop, touchAt, touchHot, touchRandom} {
-		k, err := w.calls(Case{Impl: Impl{Name: "none", Open: func() Instance {
+// A case that leaves everything zero gets the values of a full run, and the description names them.
+func TestComplete(t *testing.T) {
+	c := Burst.complete(Case{})
+	require.Equal(t, Case{Procs: 1, N: 1_000_000}, c)
+	c = Churn.complete(Case{Procs: 2, Duration: time.Second})
+	require.Equal(t, Case{Pending: 10_000, Procs: 2, Duration: time.Second}, c)
+
+	require.Contains(t, Fire.Describe(Case{}), "1,000,000 timers due at random within 3s,")
+	require.Contains(t, Punctual.Describe(Case{N: 500, Duration: 300 * time.Millisecond}),
+		"500 timers due at random within 300ms:")
+	for _, w := range All {
+		require.Regexp(t, `^[A-Z1-9][^{}]+\.$`, w.Describe(Case{}))
+	}
+}
+
+// The loops allocate nothing of their own, so the workloads measure the implementation.
+func TestLoopsAllocateNothing(t *testing.T) {
+	for _, w := range All {
+		if !w.PerCall() {
+			continue
+		}
+		k, err := w.Prepare(Case{Impl: Impl{Name: "none", Open: func() Instance {
 			n := none{}
 			return Instance{
 				Start: func(time.Duration, func()) Timer { return n },
@@ -124,23 +137,23 @@ func TestHarnessAllocatesNothing(t *testing.T) {
 			}
 		}}, Pending: 10})
 		require.NoError(t, err)
-		defer k.close()
+		defer k.Close()
 		require.Zero(t, testing.AllocsPerRun(10, func() { k.loops[0](chunk) }), w.Name)
 	}
 }
 
-// times makes exactly as many calls as asked for, however many goroutines share
-// them, and during counts what it made.
+// Times makes exactly as many calls as asked for, however many goroutines share them, and during
+// counts the calls that it made.
 func TestCallsAreCounted(t *testing.T) {
 	for of := range 4 {
 		var made atomic.Int64
-		k := &calls{}
+		k := &Calls{}
 		for range of + 1 {
 			k.loops = append(k.loops, func(n int) { made.Add(int64(n)) })
 		}
 		for _, n := range []int{1, 2, 3, 1000} {
 			made.Store(0)
-			k.times(n)
+			k.Times(n)
 			require.EqualValues(t, n, made.Load())
 		}
 		made.Store(0)
@@ -189,11 +202,11 @@ func TestQuantile(t *testing.T) {
 	for i := range sorted {
 		sorted[i] = time.Duration(i + 1)
 	}
-	require.EqualValues(t, 50, quantile(sorted, 0.5))
-	require.EqualValues(t, 99, quantile(sorted, 0.99))
-	require.EqualValues(t, 100, quantile(sorted, 0.999))
-	require.EqualValues(t, 100, quantile(sorted, 1))
-	require.EqualValues(t, 7, quantile([]time.Duration{7}, 0.5))
+	require.EqualValues(t, 50, Quantile(sorted, 0.5))
+	require.EqualValues(t, 99, Quantile(sorted, 0.99))
+	require.EqualValues(t, 100, Quantile(sorted, 0.999))
+	require.EqualValues(t, 100, Quantile(sorted, 1))
+	require.EqualValues(t, 7, Quantile([]time.Duration{7}, 0.5))
 }
 
 func TestThin(t *testing.T) {

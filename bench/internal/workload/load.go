@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"math/bits"
@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// Everything random comes from generators seeded alike, so that every
-// implementation gets the same numbers in the same order.
+// All random numbers come from generators with fixed seeds, so every implementation gets the same
+// numbers in the same order.
 
 func nothing() {}
 
-// below returns a random number below n with one multiplication: cheaper than
-// rand.Rand, whose last bit of uniformity no benchmark needs.
+// below returns a random number below n with one multiplication. It is cheaper than rand.Rand,
+// whose perfect uniformity no benchmark needs.
 func below(r *rand.PCG, n int) int {
 	hi, _ := bits.Mul64(r.Uint64(), uint64(n))
 	return int(hi)
 }
 
-// longDelay returns 1 to 60 minutes: a timer that stays pending throughout.
+// longDelay returns 1 to 60 minutes, for a timer that stays pending throughout.
 func longDelay(r *rand.PCG) time.Duration {
 	hi, _ := bits.Mul64(r.Uint64(), uint64(59*time.Minute))
 	return time.Minute + time.Duration(hi)
 }
 
-// delays are 4,096 delays of 1 to 31 s: enough to spread over the wheel, few
-// enough to stay in the cache.
+// delays has 4,096 delays of 1 to 31 s: enough to spread over the wheel, and few enough to stay in
+// the cache.
 var delays = func() (d [4096]time.Duration) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range d {
@@ -40,7 +40,9 @@ var delays = func() (d [4096]time.Duration) {
 type bed struct {
 	in      Instance
 	workers []Instance // one for each goroutine
-	kept    []Timer    // stopped in the end: the pending timers, the i-th of worker i modulo their number
+	// kept are the timers that close stops. The first c.Pending are the pending timers, and timer i
+	// belongs to worker i modulo their number.
+	kept []Timer
 }
 
 // open opens the case's implementation and starts the pending timers.
@@ -68,8 +70,8 @@ func (c Case) open() *bed {
 	return b
 }
 
-// eachOwn makes a timer for each worker, so far from each other that no two share a
-// cache line, as they would not inside the structs of a program either.
+// eachOwn makes a timer for each worker, so far apart that no two share a cache line. Inside the
+// structs of a program they would not share one either.
 func (b *bed) eachOwn(make func(Instance) Timer) []Timer {
 	var own []Timer
 	for _, in := range b.workers {
@@ -83,8 +85,7 @@ func (b *bed) eachOwn(make func(Instance) Timer) []Timer {
 	return own
 }
 
-// close ends the pending timers and the instance, so that the next case does not
-// pay for them.
+// close stops the timers and ends the instance, so that the next case does not pay for them.
 func (b *bed) close() {
 	stopAll(b.kept)
 	b.kept = nil
@@ -92,9 +93,8 @@ func (b *bed) close() {
 	settle()
 }
 
-// settle collects the garbage. Package time lets go of stopped timers only when
-// the processor whose heap they are in looks for work, so each is given some that
-// it has to look for.
+// settle collects the garbage. Package time removes a stopped timer from a processor's heap only
+// when that processor looks for work, so settle first makes each of them do that.
 func settle() {
 	var work sync.WaitGroup
 	for range 4 * runtime.GOMAXPROCS(0) {
@@ -108,7 +108,7 @@ func settle() {
 	}
 	work.Wait()
 	runtime.GC()
-	runtime.GC() // pools give up what they hold in two
+	runtime.GC() // a sync.Pool gives up its contents in two collections
 }
 
 func stopAll(timers []Timer) {

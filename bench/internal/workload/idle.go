@@ -1,28 +1,29 @@
-package bench
+package workload
 
 import (
 	"runtime"
 	"time"
 )
 
-// idle is what timers cost that do nothing.
-var idle = Workload{
-	Name:    "Idle",
-	What:    "CPU and wake-ups of an instance that is empty, that has one timer in an hour, whose timers were all stopped",
-	Pending: []int{0},
-	Procs:   []int{1},
-	Lacks:   lacks(needStart),
-	Run:     runIdle,
+// Idle is what timers cost while they do nothing.
+var Idle = Workload{
+	Name: "Idle",
+	What: "CPU and wake-ups of an instance that is empty, of one with a single timer an hour " +
+		"away (far), and of one whose {N} timers were all stopped, each for {D}.",
+	Pending:  []int{0},
+	Procs:    []int{1},
+	N:        10_000,
+	Duration: time.Second,
+	phases:   4,
+	needs:    needStop,
+	run:      runIdle,
 }
 
-// runIdle watches each of the three for c.Duration, a second by default, and for
-// what the process does anyway, itself alone. c.N timers, 10,000 by default, are
-// stopped.
+// runIdle watches the process alone first, because it uses some CPU without an instance as well.
 func runIdle(c Case) (Result, error) {
-	n, duration := or(c.N, 10_000), or(c.Duration, time.Second)
 	var r Result
 	settle()
-	r.addIdle("alone", Instance{}, duration, runtime.NumGoroutine())
+	r.addIdle("alone", Instance{}, c.Duration, runtime.NumGoroutine())
 	for i, state := range []struct {
 		name string
 		with func(Instance) []Timer
@@ -30,11 +31,11 @@ func runIdle(c Case) (Result, error) {
 		{"empty", func(Instance) []Timer { return nil }},
 		{"far", func(in Instance) []Timer { return []Timer{in.Start(time.Hour, nothing)} }},
 		{"stopped", func(in Instance) []Timer {
-			// Of deadlines that come while it is watched: whoever still wakes for
-			// them shows.
-			timers := make([]Timer, n)
+			// Their deadlines pass while it is watched, so a wake-up for a stopped timer shows.
+			timers := make([]Timer, c.N)
 			for i := range timers {
-				timers[i] = in.Start(50*time.Millisecond+duration*time.Duration(i)/time.Duration(n), nothing)
+				d := c.Duration * time.Duration(i) / time.Duration(c.N)
+				timers[i] = in.Start(50*time.Millisecond+d, nothing)
 			}
 			stopAll(timers)
 			return nil
@@ -44,7 +45,7 @@ func runIdle(c Case) (Result, error) {
 		goroutines := runtime.NumGoroutine()
 		in := c.Impl.Open()
 		kept := state.with(in)
-		r.addIdle(state.name, in, duration, goroutines)
+		r.addIdle(state.name, in, c.Duration, goroutines)
 		stopAll(kept)
 		in.Close()
 		c.progress(float64(i+2) / 4)
@@ -53,7 +54,7 @@ func runIdle(c Case) (Result, error) {
 }
 
 func (r *Result) addIdle(name string, in Instance, duration time.Duration, goroutines int) {
-	time.Sleep(50 * time.Millisecond) // what was under way comes to rest
+	time.Sleep(50 * time.Millisecond) // let what is under way end
 	before, ok := processUsage()
 	woken := in.wakeups()
 	time.Sleep(duration)

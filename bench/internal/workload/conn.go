@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"errors"
@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// Conn is what most servers touch: the read deadline of a TCP connection, here
-// over the loopback interface. A deadline is a timer of package time under the
-// connection's own locks. It has no callback that could be given, so only the
-// touch workloads run on it.
+// Conn is what most servers touch: the read deadline of a TCP connection, here over the loopback
+// interface. A deadline is a timer of package time under the connection's own locks. It has no
+// callback of the caller's, so only the touch workloads run on it.
 var Conn = Impl{Name: "conn", Open: func() Instance {
 	var ends []net.Conn
 	return Instance{
@@ -30,7 +29,7 @@ var Conn = Impl{Name: "conn", Open: func() Instance {
 		Silent: true,
 		Max:    200, // file descriptors
 
-		// What pending timers are to the others: the deadlines of many connections.
+		// Timers of package time stand in for the deadlines of many other connections.
 		fill: func(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) },
 	}
 }}
@@ -52,7 +51,7 @@ func dialLoopback() (client, server net.Conn, err error) {
 		return nil, nil, err
 	}
 	defer ln.Close()
-	// The kernel completes the connection before anybody accepts it.
+	// The kernel completes the connection before the listener accepts it.
 	if client, err = net.Dial("tcp", ln.Addr().String()); err != nil {
 		return nil, nil, err
 	}

@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"sync"
@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Floor is the least that a thread-safe timer in memory must do for a call, on
-// this machine and in this run. It is no timer, since nothing ever fires: it is
-// what a wheel would cost that took no more than the work that cannot be left out.
+// Floor is the least that a thread-safe timer in memory must do for a call, measured on this
+// machine in this run. It is not a timer, because nothing ever fires. It is what a wheel would cost
+// that did no work beyond this:
 //
 //	Start   a clock reading, an allocation of 48 B, a mutex pair, a list insertion
 //	Stop    a mutex pair, a list removal
 //	Reset   a clock reading, a mutex pair, a list removal and insertion
 //	touch   a clock reading and a compare-and-swap on the timer, no lock
 //
-// Several goroutines have a list and a lock each, so its mutexes are never
-// contended and its lists never leave their processor's cache.
+// Each goroutine has a list and a lock of its own, so no mutex is contended and no list leaves its
+// processor's cache.
 var Floor = Impl{Name: "floor", Open: func() Instance { return newFloorList().instance() }}
 
-// A floorList is the list that all of a worker's timers are in, with its lock.
+// A floorList is the list of all timers of a worker, with its lock.
 type floorList struct {
 	mu    sync.Mutex
 	start time.Time
 	head  floorTimer // sentinel
 
-	_ [128]byte // another worker's list is in another cache line
+	_ [128]byte // keeps the lists of two workers out of one cache line
 }
 
 func newFloorList() *floorList {
@@ -45,8 +45,7 @@ func (l *floorList) instance() Instance {
 	}
 }
 
-// A floorTimer has what a timer cannot do without, and the 48 bytes of the
-// library's.
+// A floorTimer has the fields that every timer needs, and is as large as the library's, 48 bytes.
 type floorTimer struct {
 	next, prev *floorTimer // guarded by list.mu; nil if not in the list
 	list       *floorList
@@ -99,9 +98,8 @@ func (t *floorTimer) removeLocked() {
 	t.next, t.prev = nil, nil
 }
 
-// A floorTouch is a timer that is pending and is only pushed on: the new deadline
-// goes into the timer, and that is all. It has the size of the others, so that a
-// million of them miss the cache as often.
+// A floorTouch is a pending timer that is only extended: the new deadline goes into the timer, and
+// that is all. It is as large as the others, so that a million of them miss the cache as often.
 type floorTouch struct {
 	list     *floorList
 	f        func()

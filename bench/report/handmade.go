@@ -5,23 +5,23 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-timingwheel/timingwheel/bench"
+	"github.com/go-timingwheel/timingwheel/bench/internal/workload"
 )
 
-// This file has what programs write themselves before they look for a library: a
-// map that is scanned, and a heap under a lock.
+// This file has what programs write themselves before they look for a library: a map that is
+// scanned, and a heap under a lock.
 
 // scannedMap is a map of deadlines that is scanned under a lock every 10 ms.
-var scannedMap = bench.Impl{Name: "map", Open: func() bench.Instance {
+var scannedMap = workload.Impl{Name: "map", Open: func() workload.Instance {
 	m := &mapTimers{due: map[*mapTimer]time.Time{}, quit: make(chan struct{})}
 	go m.run(10 * time.Millisecond)
-	return bench.Instance{
-		Start: func(d time.Duration, f func()) bench.Timer {
+	return workload.Instance{
+		Start: func(d time.Duration, f func()) workload.Timer {
 			t := &mapTimer{m, f}
 			t.Reset(d)
 			return t
 		},
-		New:   func(f func()) bench.Timer { return &mapTimer{m, f} },
+		New:   func(f func()) workload.Timer { return &mapTimer{m, f} },
 		Close: func() { close(m.quit) },
 	}
 }}
@@ -77,17 +77,17 @@ func (t *mapTimer) ResetAt(at time.Time) bool {
 }
 
 // lockedHeap is a container/heap under one lock, with one alarm for its top.
-var lockedHeap = bench.Impl{Name: "heap", Open: func() bench.Instance {
+var lockedHeap = workload.Impl{Name: "heap", Open: func() workload.Instance {
 	h := &heapTimers{}
 	h.alarm = time.AfterFunc(time.Hour, h.fire)
 	h.alarm.Stop()
-	return bench.Instance{
-		Start: func(d time.Duration, f func()) bench.Timer {
+	return workload.Instance{
+		Start: func(d time.Duration, f func()) workload.Timer {
 			t := &heapTimer{h: h, f: f, index: -1}
 			t.Reset(d)
 			return t
 		},
-		New:   func(f func()) bench.Timer { return &heapTimer{h: h, f: f, index: -1} },
+		New:   func(f func()) workload.Timer { return &heapTimer{h: h, f: f, index: -1} },
 		Close: h.close,
 	}
 }}
@@ -95,7 +95,7 @@ var lockedHeap = bench.Impl{Name: "heap", Open: func() bench.Instance {
 type heapTimers struct {
 	mu     sync.Mutex
 	list   heapList    // guarded by mu
-	set    time.Time   // guarded by mu: what the alarm is set to; zero for not set
+	set    time.Time   // guarded by mu: the alarm's time, or zero if it is not set
 	alarm  *time.Timer // guarded by mu
 	closed bool        // guarded by mu
 }
@@ -104,7 +104,7 @@ type heapTimer struct {
 	h     *heapTimers
 	f     func()
 	due   time.Time // guarded by h.mu
-	index int       // guarded by h.mu: place in the heap, -1 outside
+	index int       // guarded by h.mu: place in the heap, or -1
 }
 
 // fire runs on the alarm.
@@ -119,8 +119,8 @@ func (h *heapTimers) fire() {
 	h.setAlarmLocked()
 }
 
-// setAlarmLocked wakes fire for the top of the heap. An alarm that is early does
-// no harm, so one whose timer was stopped is left alone.
+// setAlarmLocked sets the alarm for the top of the heap. An early alarm does no harm, so it stays
+// as it is when its timer is stopped.
 func (h *heapTimers) setAlarmLocked() {
 	if h.closed || len(h.list) == 0 {
 		return
@@ -164,7 +164,7 @@ func (t *heapTimer) ResetAt(at time.Time) bool {
 	return pending
 }
 
-// heapList is the heap.Interface, earliest first.
+// heapList is a heap.Interface, earliest first.
 type heapList []*heapTimer
 
 func (l heapList) Len() int           { return len(l) }

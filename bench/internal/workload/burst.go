@@ -1,4 +1,4 @@
-package bench
+package workload
 
 import (
 	"runtime"
@@ -6,26 +6,32 @@ import (
 	"time"
 )
 
-// burst is the worst moment: everything is due at once, and other goroutines go
-// on using timers.
-var burst = Workload{
-	Name:    "Burst",
-	What:    "a million timers due at one instant while other goroutines start and stop one every 20 us: how long those calls take, by themselves (call) and from when they were to be made (response); the control starts a million goroutines beside callers that do the floor's work, each with a mutex of its own",
+// Burst is the worst moment: everything is due at once, while other goroutines keep using timers.
+var Burst = Workload{
+	Name: "Burst",
+	What: "{N} timers due at one instant, while other goroutines start and stop a timer every " +
+		"20 us: how long these calls take, alone (call) and from when they were due (response). " +
+		"The control starts {N} goroutines instead, beside callers that do the floor's work with " +
+		"a mutex each.",
 	Pending: []int{0},
 	Procs:   []int{1},
-	Lacks:   lacks(needFiring),
-	Run:     runBurst,
+	N:       1_000_000,
+	needs: func(in Instance) string {
+		if missing := needFiring(in); missing != "" {
+			return missing
+		}
+		return needStop(in)
+	},
+	run: runBurst,
 }
 
-// runBurst lets c.N timers, a million by default, come due beside as many callers
-// as there are processors.
+// runBurst lets c.N timers come due beside one caller for each processor.
 func runBurst(c Case) (Result, error) {
-	n := or(c.N, 1_000_000)
 	var r Result
 
 	b := c.open()
 	defer b.close()
-	s := newSalvo(b.in, n)
+	s := newSalvo(b.in, c.N)
 	s.load(func() time.Duration { return 0 })
 	end := s.beside(func() func(i int) {
 		return func(i int) { b.in.Start(delays[i%len(delays)], nothing).Stop() }
@@ -35,14 +41,14 @@ func runBurst(c Case) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	r.addCalls("", took)
+	r.addCallTimes("", took)
 	r.add("through", "ms", (s.allFired()-s.due).Seconds()*1e3)
 	if b.in.Stats != nil {
 		r.add("hold", "timers", float64(b.in.Stats().LongestHold))
 	}
 	c.progress(0.6)
 
-	control := newSalvo(starter(n), n)
+	control := newSalvo(starter(c.N), c.N)
 	control.load(func() time.Duration { return 0 })
 	end = control.beside(func() func(i int) {
 		own := newFloorList().instance()
@@ -53,30 +59,29 @@ func runBurst(c Case) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	r.addCalls("control ", took)
+	r.addCallTimes("control ", took)
 	r.add("control through", "ms", (control.allFired()-control.due).Seconds()*1e3)
 	s.addTo(&r)
 	c.progress(1)
 	return r, nil
 }
 
-// callEvery is how often each caller wants to make a call: often enough that its
-// thousands of calls tell the worst of a thousand, and far below what it could make.
+// callEvery is how often each caller wants to make a call. The thousands of calls in a burst
+// suffice to tell the slowest in a thousand, and a caller could make far more.
 const callEvery = 20 * time.Microsecond
 
 // A callTimes is how long calls took.
 type callTimes struct {
 	call     histogram // from the call to its return
-	response histogram // from when it was to be made: waiting for a processor included
+	response histogram // from when the call was due, so with the wait for a processor
 }
 
-// beside starts a caller for each processor, shortly before the salvo is due. They
-// call until the last timer has fired, and then what they missed. The returned function waits for that and
-// returns the times of the calls that were to be made after the first deadline.
+// beside starts a caller for each processor, shortly before the salvo is due. The callers go on
+// until the last timer has fired and they have caught up. The returned function waits for that and
+// returns the times of the calls that were due after the first deadline.
 //
-// A caller that was held up makes up for the calls it missed, and each counts from
-// when it was to be made. Or a hold-up of 10 ms would be one slow call among
-// millions, and no quantile would know of it.
+// A caller that was held up makes the calls that it missed, and each counts from when it was due.
+// Otherwise a delay of 10 ms would be one slow call among millions, and no quantile would show it.
 func (s *salvo) beside(caller func() (call func(i int))) (end func() *callTimes) {
 	const warmUp = 10 * time.Millisecond
 	time.Sleep(s.due - warmUp - time.Since(s.base))
@@ -113,17 +118,17 @@ func (s *salvo) beside(caller func() (call func(i int))) (end func() *callTimes)
 	}
 }
 
-func (r *Result) addCalls(prefix string, took *callTimes) {
-	r.addHistogram(prefix+"call", "us", time.Microsecond, &took.call)
-	r.addHistogram(prefix+"response", "us", time.Microsecond, &took.response)
+func (r *Result) addCallTimes(prefix string, took *callTimes) {
+	r.addHistogram(prefix+"call", &took.call)
+	r.addHistogram(prefix+"response", &took.response)
 }
 
-// starter returns the control: an implementation whose timers all wait for the
-// deadline of the first, and are then started as goroutines by a single one.
+// starter returns the control: an implementation whose timers all wait for the deadline of the
+// first. A single goroutine then starts a goroutine for each.
 func starter(n int) Instance {
 	fs := make([]func(), 0, n)
 	return Instance{Start: func(d time.Duration, f func()) Timer {
-		if d == time.Hour { // of lead
+		if d == time.Hour { // one of lead's
 			return inert{}
 		}
 		if fs = append(fs, f); len(fs) == n {

@@ -1,13 +1,13 @@
 //go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
 
-package bench
+package workload
 
 import (
 	"syscall"
 	"time"
 )
 
-// processUsage returns false if the platform does not tell.
+// processUsage returns false if the platform cannot tell.
 func processUsage() (usage, bool) {
 	var ru syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &ru) != nil {

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// This file writes the table of figures in README.md, so that it cannot differ from the results.
+
+// The table stands between these lines.
+const (
+	readmeBegin = "<!-- figures: written by go run ./bench/report, do not edit -->"
+	readmeEnd   = "<!-- end of figures -->"
+)
+
+// A readmeRow is a row of the table: a figure of ours beside package time's and the floor's.
+type readmeRow struct {
+	label string
+	figure
+	pending, procs int
+	time           figure // package time's, where that differs
+	remark         string // after package time's figure
+}
+
+var readmeRows = []readmeRow{
+	{label: "start and stop a timer", figure: ofTime("StartStop"), procs: 1},
+	{label: "the same with a million pending", figure: ofTime("StartStop"), pending: 1_000_000, procs: 1},
+	{label: "the same with ten million pending", figure: ofTime("StartStop"), pending: 10_000_000, procs: 1},
+	{label: "the same on two processors at once", figure: ofTime("StartStop"), procs: 2},
+	{
+		label:  "stop a random one of a million and start another",
+		figure: ofTime("Churn"), pending: 1_000_000, procs: 1,
+	},
+	{label: "extend a timeout, `Reset` to later", figure: ofTime("TouchHot"), procs: 1},
+	{
+		label:  "extend it with the caller's clock, `ResetAt`",
+		figure: ofTime("TouchAt"), procs: 1, time: ofTime("TouchHot"), remark: " (`Reset`)",
+	},
+	{label: "extend a random one of a million", figure: ofTime("TouchRandom"), pending: 1_000_000, procs: 1},
+	{label: "reset to a random time", figure: ofTime("Rearm"), procs: 1},
+	{label: "touch a million idle timeouts, CPU per touch", figure: figure{"IdleServer", "wheel", "cpu"}, procs: 1},
+	{label: "an unrelated timer beside them, latest", figure: figure{"IdleServer", "wheel", "late max"}, procs: 1},
+	{label: "fire a million in 3 s, CPU per timer", figure: figure{"Fire", "wheel", "cpu"}, procs: 1},
+	{label: "the same, inline", figure: figure{"Fire", "inline", "cpu"}, procs: 1},
+	{label: "lateness of these, p50", figure: figure{"Fire", "wheel", "late p50"}, procs: 1},
+	{label: "lateness of these, p99", figure: figure{"Fire", "wheel", "late p99"}, procs: 1},
+	{
+		label:  "lateness with a 100 us tick and `WithPreciseWakeup`, p50",
+		figure: figure{"Punctual", nameOfPrecise, "late p50"}, procs: 1,
+	},
+	{label: "the same, p99", figure: figure{"Punctual", nameOfPrecise, "late p99"}, procs: 1},
+	{
+		label:  "memory of a pending timer",
+		figure: figure{"Memory", "wheel", "timer"}, pending: 1_000_000, procs: 1,
+	},
+	{
+		label:  "CPU of a garbage collection with a million pending",
+		figure: figure{"GC", "wheel", "cpu"}, pending: 1_000_000, procs: 1,
+	},
+}
+
+func ofTime(workload string) figure { return figure{workload, "wheel", "time"} }
+
+// readmeTable writes the table, with what it was measured on below it.
+func (r *report) readmeTable() (string, error) {
+	var b strings.Builder
+	b.WriteString("| | this | package time | floor | this / package time |\n|---|---:|---:|---:|---:|\n")
+	for _, row := range readmeRows {
+		at := place{row.workload, row.pending, row.procs}
+		own, ok := r.Results[at][row.impl].metric(row.metric)
+		if !ok {
+			return "", fmt.Errorf("the results have no figure for %q", row.label)
+		}
+		unit := r.unit(row.workload, row.metric)
+		show := func(s summary, ok bool, remark string) string {
+			if !ok {
+				return ""
+			}
+			return readmeNumber(s.median, unit) + remark
+		}
+		timeAt, timeOf := at, row.figure
+		if row.time.workload != "" {
+			timeAt.Workload, timeOf = row.time.workload, row.time
+		}
+		other, okTime := r.Results[timeAt][nameOfTime].metric(timeOf.metric)
+		floor, okFloor := r.Results[at][nameOfFloor].metric(row.metric)
+		q := ""
+		if v, ok := ratio(own, other); ok && okTime {
+			q = multiple(v)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", row.label,
+			show(own, true, ""), show(other, okTime, row.remark), show(floor, okFloor, ""), q)
+	}
+	for _, line := range wrap(fmt.Sprintf("Medians of %d rounds of %s.", r.Runs, r.Source), 100) {
+		b.WriteString("\n" + line)
+	}
+	return b.String() + "\n", nil
+}
+
+// readmeNumber writes a figure with its unit, nanoseconds and bytes without a fraction.
+func readmeNumber(v float64, unit string) string {
+	unit, _, _ = strings.Cut(unit, "/") // ns/call
+	switch {
+	case unit == "ns" || unit == "B" || v >= 10:
+		return groups(fmt.Sprintf("%.0f", v)) + " " + unit
+	case v >= 2.95:
+		return fmt.Sprintf("%.1f %s", v, unit)
+	}
+	return fmt.Sprintf("%.2f %s", v, unit)
+}
+
+// withTable returns the text of a README with the table between the two lines replaced.
+func withTable(text, table string) (string, error) {
+	before, rest, ok1 := strings.Cut(text, readmeBegin+"\n")
+	_, after, ok2 := strings.Cut(rest, readmeEnd)
+	if !ok1 || !ok2 {
+		return "", fmt.Errorf("no table between the lines %q and %q", readmeBegin, readmeEnd)
+	}
+	return before + readmeBegin + "\n\n" + table + "\n" + readmeEnd + after, nil
+}
+
+// rewriteReadme writes the table into a file.
+func (r *report) rewriteReadme(file string) error {
+	table, err := r.readmeTable()
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	changed, err := withTable(string(text), table)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(changed), 0o644)
+}
