@@ -14,8 +14,15 @@ import (
 // one value and a send that finds it full is left out, so sending never blocks.
 //
 // A channel does not end with its wheel, or a receiver would wait for ever: from then on
-// package time sends. The relay below is one such arming, in place of a pending
-// timer, and the shard's lock guards it in the same way.
+// package time sends (see halt.go), in the same hold of the same lock.
+
+// sending is the kind of a Timer that is part of a channel.
+var sending = newKind(behaviour{
+	name:  "a channel",
+	due:   (*shard).sendLocked,
+	inert: true, // for who gets the Timer from Drain; the channel's Stop and Reset arm it themselves
+	ring:  ringChannel,
+})
 
 // After returns a channel on which the time is sent once d has passed, even if the wheel
 // is stopped before that. It is NewTimer(d).C: the wheel holds the timer until it fires,
@@ -125,7 +132,6 @@ type channel struct {
 	timer  Timer // the first field: see Timer.channel
 	c      chan time.Time
 	period time.Duration // of a Ticker, else 0; guarded by the shard's lock
-	relay  *relay        // pending in place of timer, on a stopped wheel; likewise
 }
 
 // channel returns what a Timer that is sending is part of.
@@ -135,12 +141,8 @@ var _ = [1]struct{}{}[unsafe.Offsetof(channel{}.timer)] // out of range if it is
 
 func (c *channel) start(tw *TimingWheel, d time.Duration) <-chan time.Time {
 	c.c = make(chan time.Time, 1)
-	c.timer.mark(sending)
 	now := tw.now()
-	s := tw.lockHome()
-	c.timer.shard = s
-	c.armLocked(deadlineAfter(now, d), now)
-	s.mu.Unlock()
+	tw.armNew(&c.timer, sending, pending, deadlineAfter(now, d), now)
 	return c.c
 }
 
@@ -148,12 +150,7 @@ func (c *channel) stop(what string) (prevented bool) {
 	s := c.timer.home(what)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, was := c.timer.disarm(idle); was {
-		c.timer.unlink()
-		s.stoppedLocked()
-		prevented = true
-	}
-	prevented = c.endRelayLocked() || prevented
+	_, prevented = s.stopLocked(&c.timer)
 	return c.discardLocked() || prevented
 }
 
@@ -162,27 +159,8 @@ func (c *channel) rearm(deadline, now int64, period time.Duration) (prevented bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c.period = period
-	prevented = isPending(c.timer.word.Load())
-	prevented = c.endRelayLocked() || prevented
-	prevented = c.discardLocked() || prevented
-	c.armLocked(deadline, now)
-	return prevented
-}
-
-// armLocked arms the timer, or a relay if the wheel has been stopped. halt may come in
-// between; what is pending then, of this arming or of the one before, its sweep may not
-// take over with an older deadline.
-func (c *channel) armLocked(deadline, now int64) {
-	s := c.timer.shard
-	s.armLocked(&c.timer, pending, deadline, now)
-	if !s.engine.stopped.Load() {
-		return
-	}
-	if _, was := c.timer.disarm(idle); was {
-		c.timer.unlink()
-		s.count.dropped++
-	}
-	c.startRelayLocked(deadline, now)
+	prevented = c.discardLocked()
+	return s.armLocked(&c.timer, pending, deadline, now) || prevented
 }
 
 // discardLocked takes back what was sent and has not been received.
@@ -195,66 +173,41 @@ func (c *channel) discardLocked() (found bool) {
 	}
 }
 
-func (c *channel) sendLocked(now time.Time) {
+// put sends now, unless there is no room.
+func (c *channel) put(now time.Time) {
 	select {
 	case c.c <- now:
 	default:
 	}
 }
 
-// A relay is one arming of a channel whose wheel has been stopped, due by package time.
-type relay struct {
-	of       *channel
-	deadline int64
-	alarm    *time.Timer // nil if the deadline is never
-}
-
-// startRelayLocked arms c, which must not be pending, with a relay. As the wheel does, it rounds up
-// to the tick what is due after the instant now. For the next tick of a Ticker that is the instant
-// at which the present tick began, so a period below the tick does not keep the processor busy.
-func (c *channel) startRelayLocked(deadline, now int64) *relay {
-	r := &relay{of: c, deadline: deadline}
-	c.relay = r
-	e := c.timer.shard.engine
-	switch {
-	case deadline == never:
-	case deadline <= now:
-		r.alarm = time.AfterFunc(0, r.send)
-	default:
-		r.alarm = time.AfterFunc(e.untilTick(e.tickOf(deadline)), r.send)
+// sendLocked claims the timer of a channel, which is due by this word, and sends.
+func (s *shard) sendLocked(t *Timer, word uint64, _ int64) {
+	c, now := t.channel(), time.Now()
+	next, to := never, makeWord(idle, 0)
+	begun := s.engine.tickBegun(now)
+	if c.period > 0 {
+		next = c.nextTick(deadlineOf(word), begun)
+		to = makeWord(pending, next)
 	}
-	return r
-}
-
-func (c *channel) endRelayLocked() (prevented bool) {
-	r := c.relay
-	if r == nil {
-		return false
-	}
-	if r.alarm != nil {
-		r.alarm.Stop() // send may be on its way all the same, and looks at c.relay
-	}
-	c.relay = nil
-	return true
-}
-
-// send is called by package time when r is due, and is what Drain hands back. It sends
-// unless r has been stopped, replaced or sent meanwhile: once for the two of them.
-func (r *relay) send() {
-	c := r.of
-	s := c.timer.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.relay != r {
+	if _, ok := s.claimLocked(t, word, to); !ok {
 		return
 	}
-	c.endRelayLocked()
-	now := time.Now()
+	if c.period > 0 {
+		s.placeLocked(t, next, begun)
+	}
+	c.put(now)
+}
+
+// ringChannel is sendLocked on a stopped wheel.
+func ringChannel(s *shard, t *Timer, deadline int64) func() {
+	c, now := t.channel(), time.Now()
 	if c.period > 0 {
 		begun := s.engine.tickBegun(now)
-		c.startRelayLocked(c.nextTick(r.deadline, begun), begun)
+		s.relayLocked(t, c.nextTick(deadline, begun), begun)
 	}
-	c.sendLocked(now)
+	c.put(now)
+	return nil
 }
 
 // nextTick returns the deadline of a Ticker after the one that was due at deadline. What
@@ -262,27 +215,4 @@ func (r *relay) send() {
 // is due later waits for the next tick.
 func (c *channel) nextTick(deadline, begun int64) int64 {
 	return everyAfter(deadlineAfter(deadline, c.period), int64(c.period), begun)
-}
-
-// sendLocked claims the timer of c, which is due by this word, and sends. If it has been
-// extended since, piece looks at it again.
-func (s *shard) sendLocked(c *channel, word uint64) {
-	t, now := &c.timer, time.Now()
-	next, to := never, makeWord(idle, 0)
-	begun := s.engine.tickBegun(now)
-	if c.period > 0 {
-		next = c.nextTick(deadlineOf(word), begun)
-		to = makeWord(pending, next)
-	}
-	if !t.word.CompareAndSwap(word, to) {
-		return
-	}
-	t.unlink()
-	s.count.fired++
-	s.sampleLocked(deadlineOf(word))
-	if c.period > 0 {
-		s.count.started++
-		s.placeLocked(t, next, begun)
-	}
-	c.sendLocked(now)
 }

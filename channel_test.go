@@ -293,7 +293,7 @@ func TestChanTimerExtendedAsItIsSent(t *testing.T) {
 	s.mu.Lock()
 	word := c.timer.word.Load()
 	require.True(t, timer.Reset(time.Hour))
-	s.sendLocked(c, word)
+	s.sendLocked(&c.timer, word, 0)
 	s.mu.Unlock()
 	require.Empty(t, timer.C)
 	require.True(t, timer.Stop())

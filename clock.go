@@ -104,6 +104,15 @@ func (c *clock) duration(ticks int64) time.Duration {
 	return time.Duration(ticks * c.tick)
 }
 
+// everyAfter returns the first of a rhythm of d that is not before next and is after
+// past.
+func everyAfter(next, d, past int64) int64 {
+	if next > past {
+		return next
+	}
+	return deadlineAfter(past, time.Duration(d-(past-next)%d))
+}
+
 // isWallOnly reports that t carries no monotonic reading. Round(0) is the
 // documented way to strip one.
 func isWallOnly(t time.Time) bool { return t == t.Round(0) }

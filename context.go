@@ -82,6 +82,21 @@ func (tw *TimingWheel) WithDeadlineCause(parent context.Context, at time.Time, c
 	return tw.newContext("WithDeadlineCause", parent, tw.endAt(at), true, cause)
 }
 
+// expiring is the kind of a Timer that is part of a deadlineContext.
+var expiring = newKind(behaviour{
+	name:     "a context",
+	due:      (*shard).endLocked,
+	ring:     func(_ *shard, t *Timer, _ int64) func() { return t.context().expire },
+	unlisted: true,
+})
+
+// endLocked claims the timer of a context, which is due by this word, and has a goroutine end it.
+func (s *shard) endLocked(t *Timer, word uint64, _ int64) {
+	if _, ok := s.claimLocked(t, word, makeWord(idle, 0)); ok {
+		s.engine.driver.claim(t.context().expire)
+	}
+}
+
 // An end is when a context ends, as the caller has said it and by the wheel's clock.
 type end struct {
 	at            time.Time
@@ -110,24 +125,17 @@ func (tw *TimingWheel) newContext(what string, parent context.Context, e end, ke
 	if earlier, ok := parent.Deadline(); ok && earlier.Before(e.at) {
 		return context.WithCancel(parent)
 	}
-	c := &deadlineContext{parent: parent, at: e.at}
+	c := &deadlineContext{parent: parent, at: e.at, open: tw.open}
 	if keeps {
 		c.keeper = newKeeper(parent, cause)
 	}
-	c.timer.mark(expiring)
 	if err := parent.Err(); err != nil {
 		// It ended before c was made, and gives its cause, though c's deadline may be the earlier.
 		c.cancel(err, context.Cause(parent))
 	} else if e.deadline <= e.now {
 		c.expire()
 	} else {
-		s := tw.lockHome()
-		c.timer.shard = s
-		s.armLocked(&c.timer, pending, e.deadline, e.now)
-		s.mu.Unlock()
-		if tw.stopped.Load() {
-			c.fallBack(e.deadline) // unless the sweep of halt was first
-		}
+		tw.armNew(&c.timer, expiring, pending, e.deadline, e.now)
 	}
 	return c, func() { c.cancel(context.Canceled, context.Canceled) }
 }
@@ -138,16 +146,16 @@ type deadlineContext struct {
 
 	parent context.Context
 	at     time.Time
-	keeper *keeper // of the Cause forms
+	keeper *keeper       // of the Cause forms
+	open   chan struct{} // of the wheel: see source.Done
 
 	err    atomic.Value           // stored once, under mu, before the inner context ends
 	source atomic.Pointer[source] // stored once, under mu, by the first Done; ended if err was first
 
-	mu        sync.Mutex
-	following bool                          // the parent knows c, or is about to
-	followers map[*deadlineContext]struct{} // children of this package
-	leave     func() bool                   // makes the parent forget c
-	fallback  *time.Timer                   // once the wheel has been stopped
+	mu          sync.Mutex
+	propagating bool                          // the parent knows c, or is about to
+	children    map[*deadlineContext]struct{} // children of this package
+	removeSelf  func() bool                   // makes the parent forget c
 }
 
 // context returns what a Timer that is expiring is part of.
@@ -158,17 +166,17 @@ var _ = [1]struct{}{}[unsafe.Offsetof(deadlineContext{}.timer)] // out of range 
 // contextKey is the key under which a deadlineContext is its own value.
 type contextKey struct{}
 
-// follow makes c known to its parent, once, so that it ends when the parent does.
-func (c *deadlineContext) follow() {
+// propagateCancel makes c known to its parent, once, so that it ends when the parent does.
+func (c *deadlineContext) propagateCancel() {
 	c.mu.Lock()
-	known := c.following || c.ended() != nil
-	c.following = true
+	known := c.propagating || c.ended() != nil
+	c.propagating = true
 	c.mu.Unlock()
 	if known {
 		return
 	}
 	if p, ok := c.parent.(*deadlineContext); ok {
-		p.lead(c)
+		p.addChild(c)
 		return
 	}
 	done := c.parent.Done()
@@ -178,51 +186,51 @@ func (c *deadlineContext) follow() {
 	// A parent that has the channel of one of ours is that one with values.
 	if p, ok := c.parent.Value(contextKey{}).(*deadlineContext); ok {
 		if s := p.source.Load(); s != nil && s.inner.Done() == done {
-			p.lead(c)
+			p.addChild(c)
 			return
 		}
 	}
-	leave := context.AfterFunc(c.parent, c.catchUp)
+	removeSelf := context.AfterFunc(c.parent, c.catchUp)
 	c.mu.Lock()
 	ended := c.ended() != nil
 	if !ended {
-		c.leave = leave
+		c.removeSelf = removeSelf
 	}
 	c.mu.Unlock()
 	if ended {
-		leave()
+		removeSelf()
 	}
 }
 
-// lead makes child end with c.
-func (c *deadlineContext) lead(child *deadlineContext) {
-	c.follow()
+// addChild makes child end with c.
+func (c *deadlineContext) addChild(child *deadlineContext) {
+	c.propagateCancel()
 
 	child.mu.Lock()
-	child.leave = func() bool { return c.forget(child) }
+	child.removeSelf = func() bool { return c.removeChild(child) }
 	child.mu.Unlock()
 
 	c.mu.Lock()
 	if c.ended() == nil {
-		if c.followers == nil {
-			c.followers = map[*deadlineContext]struct{}{}
+		if c.children == nil {
+			c.children = map[*deadlineContext]struct{}{}
 		}
-		c.followers[child] = struct{}{}
+		c.children[child] = struct{}{}
 	}
 	c.mu.Unlock()
 
 	// Either may have ended before it was told of the other.
 	child.catchUp()
 	if child.ended() != nil {
-		c.forget(child)
+		c.removeChild(child)
 	}
 }
 
-func (c *deadlineContext) forget(child *deadlineContext) (known bool) {
+func (c *deadlineContext) removeChild(child *deadlineContext) (known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, known = c.followers[child]
-	delete(c.followers, child)
+	_, known = c.children[child]
+	delete(c.children, child)
 	return known
 }
 
@@ -238,11 +246,11 @@ func (c *deadlineContext) cancel(err, cause error) {
 		return
 	}
 	c.endLocked(err, cause)
-	leave := c.leave
-	c.leave = nil
+	removeSelf := c.removeSelf
+	c.removeSelf = nil
 	c.mu.Unlock()
-	if leave != nil {
-		leave()
+	if removeSelf != nil {
+		removeSelf()
 	}
 }
 
@@ -264,8 +272,8 @@ func (c *deadlineContext) endLocked(err, cause error) {
 	default:
 		source.end()
 	}
-	timedOut := len(c.followers) > 0 && isOver(err, c.at)
-	for child := range c.followers {
+	timedOut := len(c.children) > 0 && isOver(err, c.at)
+	for child := range c.children {
 		child.mu.Lock() // after its parent's, as with package context
 		switch {
 		case child.ended() != nil:
@@ -276,13 +284,9 @@ func (c *deadlineContext) endLocked(err, cause error) {
 		}
 		child.mu.Unlock()
 	}
-	c.followers = nil
+	c.children = nil
 	if c.timer.shard != nil { // it was armed
 		c.timer.Stop()
-	}
-	if c.fallback != nil {
-		c.fallback.Stop()
-		c.fallback = nil
 	}
 }
 
@@ -305,19 +309,6 @@ func (c *deadlineContext) ownCause() error {
 // its timer, which is late by up to a tick, may be the later one.
 func isOver(err error, at time.Time) bool {
 	return err == context.DeadlineExceeded && !time.Now().Before(at)
-}
-
-// fallBack hands c over to package time, unless it has ended.
-func (c *deadlineContext) fallBack(deadline int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended() == nil && c.fallback == nil {
-		at := c.at
-		if deadline != never { // or else c.at, which is later
-			at = c.timer.shard.engine.instant(deadline)
-		}
-		c.fallback = time.AfterFunc(time.Until(at), c.expire)
-	}
 }
 
 // ended returns the error that c has ended by, nil if it has not.
@@ -348,7 +339,7 @@ func (c *deadlineContext) Done() <-chan struct{} {
 	c.catchUp()
 	s := c.source.Load()
 	if s == nil {
-		c.follow()
+		c.propagateCancel()
 		s = c.makeSource()
 	}
 	if c.ended() != nil {
@@ -439,7 +430,7 @@ func (s *source) AfterFunc(end func()) (stop func() bool) {
 // Done says whether there is an end to wait for, and whether it has come.
 func (s *source) Done() <-chan struct{} {
 	if s.of.ended() == nil {
-		return s.of.timer.shard.engine.open
+		return s.of.open
 	}
 	closed := make(chan struct{})
 	close(closed)

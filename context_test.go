@@ -325,7 +325,7 @@ func TestContextLeavesItsParent(t *testing.T) {
 			if parent == own {
 				require.Len(t, own.waiting, 2)
 			} else {
-				require.Len(t, ours.(*deadlineContext).followers, 2)
+				require.Len(t, ours.(*deadlineContext).children, 2)
 			}
 			cancel()
 			time.Sleep(time.Second)
@@ -334,7 +334,7 @@ func TestContextLeavesItsParent(t *testing.T) {
 			requireEnded(t, b, context.DeadlineExceeded, context.DeadlineExceeded)
 			requireAlive(t, parent)
 			require.Empty(t, own.waiting)
-			require.Empty(t, ours.(*deadlineContext).followers)
+			require.Empty(t, ours.(*deadlineContext).children)
 		}
 	})
 }
@@ -355,7 +355,7 @@ func TestContextTellsItsOwnAtOnce(t *testing.T) {
 	require.True(t, isClosed(done))
 	require.True(t, isClosed(otherDone))
 	require.Zero(t, tw.Len())
-	require.Nil(t, parent.(*deadlineContext).followers, "who keeps a parent does not keep its children")
+	require.Nil(t, parent.(*deadlineContext).children, "who keeps a parent does not keep its children")
 }
 
 // A parent and a child that end while the one is being told of the other: the
@@ -373,31 +373,25 @@ func TestContextMeetsAnEnd(t *testing.T) {
 		defer cancel()
 		child := ctx.(*deadlineContext)
 		cancelParent()
-		parent.lead(child)
+		parent.addChild(child)
 		require.Equal(t, context.Canceled, child.ended())
-		require.Empty(t, parent.followers)
+		require.Empty(t, parent.children)
 	})
 	t.Run("the child", func(t *testing.T) {
 		parent, cancelParent := fresh()
 		defer cancelParent()
 		child, cancel := fresh()
 		cancel()
-		parent.lead(child)
-		require.Empty(t, parent.followers)
+		parent.addChild(child)
+		require.Empty(t, parent.children)
 	})
 	t.Run("the child, which its parent has not forgotten yet", func(t *testing.T) {
 		parent, cancelParent := fresh()
 		child, cancel := tw.WithTimeout(parent, 0)
 		defer cancel()
-		parent.followers = map[*deadlineContext]struct{}{child.(*deadlineContext): {}}
+		parent.children = map[*deadlineContext]struct{}{child.(*deadlineContext): {}}
 		cancelParent()
 		require.Equal(t, context.DeadlineExceeded, child.Err())
-	})
-	t.Run("as it is handed over to package time", func(t *testing.T) {
-		ctx, cancel := fresh()
-		cancel()
-		ctx.fallBack(0)
-		require.Nil(t, ctx.fallback)
 	})
 	t.Run("while it follows, and while it asks", func(t *testing.T) {
 		parent := &meddler{ownAfterFunc: ownAfterFunc{ownContext: ownContext{Context: context.Background(), done: make(chan struct{})}}}
@@ -409,7 +403,7 @@ func TestContextMeetsAnEnd(t *testing.T) {
 		parent.meddle = nil
 
 		ctx, cancel = tw.WithTimeout(parent, time.Hour)
-		ctx.(*deadlineContext).following = true // done with that part
+		ctx.(*deadlineContext).propagating = true // done with that part
 		parent.meddle = cancel
 		require.True(t, isDone(ctx))
 	})
@@ -765,10 +759,12 @@ func TestContextOnAStoppedWheel(t *testing.T) {
 					later, cancelLater := form.make(tw, context.Background(), time.Minute)
 					cancelledLater, cancel2 := form.make(tw, context.Background(), time.Second)
 					defer func() { cancelPending(); cancelUnder(); cancelLater(); cancelOrphan() }()
-					fallback := cancelled.(*deadlineContext).fallback
+					timer := &cancelled.(*deadlineContext).timer
+					relay := timer.relay()
 					cancel()
 					cancel2()
-					require.False(t, fallback.Stop(), "was stopped")
+					require.False(t, relay.alarm.Stop(), "was stopped")
+					require.Nil(t, timer.relay())
 					requireEnded(t, cancelled, context.Canceled, context.Canceled)
 					requireEnded(t, cancelledLater, context.Canceled, context.Canceled)
 

@@ -40,6 +40,9 @@ const (
 	// shared by enough timers to vanish.
 	holdLimit = 64
 
+	// lookLimit is the same for what only looks at timers and slots, which is less work.
+	lookLimit = 4 * holdLimit
+
 	// longestYield is the longest that a yield of the processor is taken to have
 	// lasted: some time slices of the scheduler. A suspend of the machine in it
 	// is not to keep the driver from yielding for hours.

@@ -31,10 +31,6 @@ type engine struct {
 	// is swept.
 	started, stopped atomic.Bool
 
-	// open is never closed: what contexts have for a channel as long as they are not
-	// done and their inner one asks (see source).
-	open chan struct{}
-
 	homes [1 << homeBits]atomic.Uint32 // see lockHome
 	dealt atomic.Uint32                // see deal
 
@@ -63,18 +59,6 @@ func (e *engine) init(c settings) {
 	e.executor.mode, e.executor.run, e.executor.onPanic = c.mode, c.run, c.onPanic
 	e.executor.observer = c.observer
 	e.driver.engine = e
-	e.open = make(chan struct{})
 	e.makeShards(c.shards, c.wheelSize)
 	e.alarm.init(e, c.precise)
-}
-
-// halt stops the wheel and sweeps out what is pending, into unfired if that is
-// not nil.
-func (e *engine) halt(unfired *[]Unfired) {
-	e.stopped.Store(true)
-	_ = pause("halting")
-	e.alarm.silence() // again, if another Stop has not come to it yet: Shutdown waits for the ring
-	for i := range e.shards {
-		e.shards[i].sweep(unfired)
-	}
 }

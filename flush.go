@@ -3,7 +3,6 @@ package timingwheel
 import (
 	"cmp"
 	"slices"
-	"time"
 )
 
 // This file holds what the driver does in one shard: it takes timers out of the buckets that are
@@ -158,12 +157,10 @@ func (s *shard) flushTimer(t *Timer, from *bucket, upTo int64) {
 		t.unlink()
 		s.countMoveLocked(from, deadline)
 		s.placeLocked(t, deadline, upTo)
-	case t.kind.alone(), t.kind == expiring, t.kind == keyed:
+	case t.kind.alone():
 		s.fireLocked(t, word)
-	case t.kind == sending:
-		s.sendLocked(t.channel(), word)
 	default:
-		s.runLocked(t.schedule(), word, upTo)
+		t.kind.behaviour().due(s, t, word, upTo)
 	}
 	s.held++
 	s.count.longestHold = max(s.count.longestHold, s.held)
@@ -191,40 +188,36 @@ func (s *shard) countMoveLocked(from *bucket, deadline int64) {
 	}
 }
 
-// sampleLocked notes how late a timer with this deadline fires, now and then. It returns
-// the deadline if the callback is a sample too, and else untimed.
-func (s *shard) sampleLocked(deadline int64) (timed int64) {
-	if s.skip > 0 {
-		s.skip--
-		return untimed
-	}
-	timed = deadline
-	if s.engine.executor.mode == goroutine && s.skip != beginsPiece {
-		timed = untimed
-	}
-	s.skip = sampleEvery - 1
-	s.late.add(time.Duration(max(s.engine.now()-deadline, 0)))
-	return timed
-}
-
-// fireLocked claims a timer that is due by this word, and hands over its callback, or
-// ends its context. If it has been extended since, piece looks at it again.
-func (s *shard) fireLocked(t *Timer, word uint64) {
-	f := t.f // read before the word says idle: from then on Init may change it
+// takeLocked takes t, which is due by this word, out of its list and gives it another word. It returns
+// false, and leaves t where it is, if t has been extended since: the driver looks at it again.
+func (s *shard) takeLocked(t *Timer, word, to uint64) bool {
 	_ = pause("claiming")
-	if !t.word.CompareAndSwap(word, makeWord(idle, 0)) {
-		return
+	if !t.word.CompareAndSwap(word, to) {
+		return false
 	}
 	_ = pause("claimed")
 	t.unlink()
+	return true
+}
+
+// claimLocked is takeLocked for a timer that fires, which is idle afterwards, or armed for the next
+// time. It returns what handOverLocked is to be told of the deadline.
+func (s *shard) claimLocked(t *Timer, word, to uint64) (timed int64, ok bool) {
+	if !s.takeLocked(t, word, to) {
+		return untimed, false
+	}
 	s.count.fired++
-	timed := s.sampleLocked(deadlineOf(word))
-	switch t.kind {
-	case expiring:
-		s.engine.driver.claim(t.context().expire)
-	case keyed:
-		s.expireLocked(t.keyed(), timed)
-	default:
+	if isPending(to) {
+		s.count.started++
+	}
+	return s.sampleLocked(deadlineOf(word)), true
+}
+
+// fireLocked claims a timer that is due by this word, and hands over its callback. It may release the
+// lock on the way.
+func (s *shard) fireLocked(t *Timer, word uint64) {
+	f := t.f // read before the word says idle: from then on Init may change it
+	if timed, ok := s.claimLocked(t, word, makeWord(idle, 0)); ok {
 		s.handOverLocked(s.engine.executor.observed(f), f, timed)
 	}
 }

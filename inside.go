@@ -9,20 +9,23 @@ import (
 )
 
 // This file lets packages of this module look into a wheel, or ask of it what the
-// exported API does not offer. Each lock is released every inspectHold steps: looking
+// exported API does not offer. Each lock is released every lookLimit steps: looking
 // must not slow the wheel.
 
 func init() {
 	inside.Hooks.Picture = func(tw any, c inside.Count) inside.Picture { return tw.(*TimingWheel).picture(c) }
-	inside.Hooks.Outlive = func(timer any) { timer.(*Timer).kind = surviving }
+	inside.Hooks.Outlive = func(timer any) { timer.(*Timer).kind = outliving }
 	inside.Hooks.Around = func(call func(name string, f func())) any {
 		return Option(func(c *config) { c.around = call })
 	}
 }
 
-// inspectHold is how many timers and slots are looked at in one hold of a lock: some
-// microseconds, as with the driver's holdLimit, as looking at one is less work.
-const inspectHold = 4 * holdLimit
+// outliving is the kind of a Timer that Hooks.Outlive has marked.
+var outliving = newKind(behaviour{
+	name:     "a connection of netidle",
+	ring:     func(_ *shard, t *Timer, _ int64) func() { return t.f },
+	unlisted: true,
+})
 
 func (tw *TimingWheel) picture(c inside.Count) inside.Picture {
 	p := inside.Picture{
@@ -76,7 +79,7 @@ type hold struct {
 }
 
 func (h *hold) step() {
-	if h.steps++; h.steps >= inspectHold {
+	if h.steps++; h.steps >= lookLimit {
 		h.s.mu.Unlock()
 		h.s.mu.Lock()
 		h.steps = 0

@@ -279,9 +279,23 @@ func (k *keyedTimer) fire() {
 // expired is the same for what Drain hands back, which is in no table.
 func (k *keyedTimer) expired() { k.owner.call(k) }
 
-// expireLocked hands over the callback of k, whose timer the driver has claimed. It releases the
-// lock on the way. timed is as sampleLocked returned it.
-func (s *shard) expireLocked(k *keyedTimer, timed int64) {
+// keyed is the kind of a Timer that is part of an entry.
+var keyed = newKind(behaviour{
+	name:    "a Map",
+	due:     (*shard).expireLocked,
+	inert:   true,
+	unfired: func(t *Timer, _ uint64, u *Unfired) { u.F = t.keyed().expired },
+	dropped: func(t *Timer) { k := t.keyed(); k.owner.take(k) },
+})
+
+// expireLocked claims the timer of an entry, which is due by this word, and hands over its callback. It
+// releases the lock on the way.
+func (s *shard) expireLocked(t *Timer, word uint64, _ int64) {
+	timed, ok := s.claimLocked(t, word, makeWord(idle, 0))
+	if !ok {
+		return
+	}
+	k := t.keyed()
 	named, f := k.owner.named, k.fire
 	if named == nil || s.engine.executor.mode == custom {
 		// Here, as an executor may drop what it is given, or not begin it for long.
@@ -293,13 +307,6 @@ func (s *shard) expireLocked(k *keyedTimer, timed int64) {
 	if named != nil {
 		s.handOverLocked(f, named, timed)
 	}
-}
-
-// dropLocked lets go of k, which was pending when its wheel was stopped. It releases the lock.
-func (s *shard) dropLocked(k *keyedTimer) {
-	s.mu.Unlock()
-	k.owner.take(k)
-	s.mu.Lock()
 }
 
 func (m *Map[K, V]) take(k *keyedTimer) {
@@ -340,7 +347,6 @@ func (m *Map[K, V]) shard(hash uint64) *mapShard[K, V] { return &m.shards[hash>>
 
 func (m *Map[K, V]) newEntry(hash uint64, key K, value V) *entry[K, V] {
 	e := &entry[K, V]{hash: hash, key: key, value: value}
-	e.timer.mark(keyed)
 	e.owner = &m.owner
 	return e
 }
@@ -353,7 +359,7 @@ func (m *Map[K, V]) newEntry(hash uint64, key K, value V) *entry[K, V] {
 func (m *Map[K, V]) putAndUnlock(s *mapShard[K, V], at *chain[K, V], e *entry[K, V], deadline, now int64) {
 	full := false
 	if !m.stopped.Load() { // under the lock, or e could slip in behind Drain
-		m.arm(e, deadline, now)
+		m.tw.armNew(&e.timer, keyed, pending, deadline, now)
 	}
 	switch {
 	case isPending(e.timer.word.Load()):
@@ -365,13 +371,6 @@ func (m *Map[K, V]) putAndUnlock(s *mapShard[K, V], at *chain[K, V], e *entry[K,
 	if full {
 		s.addSegment()
 	}
-}
-
-func (m *Map[K, V]) arm(e *entry[K, V], deadline, now int64) {
-	w := m.tw.lockHome()
-	e.timer.shard = w
-	w.armLocked(&e.timer, pending, deadline, now)
-	w.mu.Unlock()
 }
 
 // remove takes the entry of the key out of the table, once end has ended it. It returns nil if there is
@@ -397,7 +396,7 @@ func (m *Map[K, V]) bringForward(e *entry[K, V]) bool {
 		return e.timer.Stop()
 	}
 	due, s, now := m.newEntry(e.hash, e.key, e.value), e.timer.shard, m.tw.now()
-	due.timer.shard = s
+	due.timer.init(s, keyed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !isPending(e.timer.word.Load()) {
@@ -407,7 +406,7 @@ func (m *Map[K, V]) bringForward(e *entry[K, V]) bool {
 	if !isPending(due.timer.word.Load()) {
 		return false // the wheel is stopped: e is the sweep's
 	}
-	e.endLocked()
+	s.stopLocked(&e.timer)
 	return true
 }
 
@@ -416,13 +415,5 @@ func (k *keyedTimer) end() (word uint64, was bool) {
 	s := k.timer.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return k.endLocked()
-}
-
-func (k *keyedTimer) endLocked() (word uint64, was bool) {
-	if word, was = k.timer.disarm(idle); was {
-		k.timer.unlink()
-		k.timer.shard.stoppedLocked()
-	}
-	return word, was
+	return s.stopLocked(&k.timer)
 }

@@ -805,7 +805,7 @@ func TestMapGrowsOnce(t *testing.T) {
 		e := m.newEntry(hash, key, 0)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		m.arm(e, int64(time.Hour), 0)
+		m.tw.armNew(&e.timer, keyed, pending, int64(time.Hour), 0)
 		return s.putLocked(s.atLocked(hash, key), e)
 	}
 	for range firstSegment {

@@ -280,7 +280,7 @@ func (w *walk[K, V]) next(some []*entry[K, V]) []*entry[K, V] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.buckets.Load()
-	for steps := 0; steps < inspectHold && len(some) < holdLimit && !w.done; steps++ {
+	for steps := 0; steps < lookLimit && len(some) < holdLimit && !w.done; steps++ {
 		// If the table has shrunk, the half of a larger class may be left.
 		low := max(bits.Len32(n)-1, bits.Len32(w.class))
 		for b := bucketOf(uint64(w.class), n); b < n; b += 1 << low {

@@ -71,7 +71,22 @@ func TestMisuseIsNamed(t *testing.T) {
 		{"timingwheel: Init of a nil Timer", func() { tw.Init(nil, f) }},
 		{"timingwheel: Init with a nil callback", func() { tw.Init(&Timer{}, nil) }},
 		{"timingwheel: Init of a pending Timer", func() { tw.Init(pendingTimer, f) }},
-		{"timingwheel: Init of a Timer that AtFunc or ScheduleFunc made", func() { tw.Init(ended, f) }},
+		{"timingwheel: Init of a Timer that is part of a schedule", func() { tw.Init(ended, f) }},
+		{"timingwheel: Init of a Timer that is part of a timer for a wall time", func() {
+			x := New().AtFunc(time.Now().Round(0).Add(time.Hour), f)
+			x.Stop()
+			tw.Init(x, f)
+		}},
+		{"timingwheel: Init of a Timer that is part of a Map", func() {
+			other := New()
+			NewMap[int, int](other, nil).Set(1, 1, time.Hour)
+			tw.Init(other.Drain()[0].Timer, f)
+		}},
+		{"timingwheel: Init of a Timer that is part of a channel", func() {
+			other := New()
+			other.NewTimer(time.Hour)
+			tw.Init(other.Drain()[0].Timer, f)
+		}},
 		{"timingwheel: Stop of a Timer that was never initialised", func() { (*Timer)(nil).Stop() }},
 		{"timingwheel: Stop of a Timer that was never initialised", func() { new(Timer).Stop() }},
 		{"timingwheel: Reset of a Timer that was never initialised", func() { new(Timer).Reset(time.Second) }},

@@ -12,11 +12,6 @@ const (
 	// (a millisecond to two minutes) at 24 KiB a wheel. docs/design.md has the
 	// measurements it was chosen by.
 	defaultWheelSize = 256
-
-	// maxWheelSize bounds what a slip of the pen can ask for, in memory and in
-	// work under the lock: a level of so many slots takes 6 MiB, and is made
-	// when it is first needed.
-	maxWheelSize = 1 << 16
 )
 
 // An Option sets up a TimingWheel made by New. The With functions panic with a

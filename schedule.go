@@ -77,6 +77,31 @@ var _ = [1]struct{}{}[unsafe.Offsetof(schedule{}.timer)] // out of range if it i
 
 func (t *Timer) schedule() *schedule { return (*schedule)(unsafe.Pointer(t)) }
 
+// The kinds of a Timer that is part of a schedule: oneShot if it follows the wall clock to its only
+// run, recurring if there is a Scheduler.
+var (
+	oneShot = newKind(behaviour{
+		name:    "a timer for a wall time",
+		due:     (*shard).fireOnWallLocked,
+		unfired: unfiredSchedule,
+	})
+	recurring = newKind(behaviour{
+		name:    "a schedule",
+		due:     (*shard).runLocked,
+		stopped: ended,
+		inert:   true,
+		unfired: unfiredSchedule,
+	})
+)
+
+func unfiredSchedule(t *Timer, word uint64, u *Unfired) {
+	r := t.schedule()
+	u.F = r.f
+	if stateOf(word) == onWall {
+		u.Deadline = r.at
+	}
+}
+
 // ScheduleFunc calls f at the times s says, each run handed to the executor as
 // AfterFunc does it, until Stop, the wheel's Stop, or the end of s. The next run
 // is fixed before a run is handed over. Unless options say otherwise, runs may
@@ -111,24 +136,20 @@ func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOptio
 	if r.missed == joinMissed {
 		r.missed = tw.missed
 	}
-	home := tw.deal()
-	r.timer.init(home, nil, recurring)
 	now := tw.now()
-	if p := r.first(now); p.state != idle {
-		r.fix(p)
-		home.arm(&r.timer, p.state, p.deadline, now)
-	}
+	p := r.first(&tw.engine, now)
+	r.fix(p)
+	tw.armNew(&r.timer, recurring, p.state, p.deadline, now)
 	return &r.timer
 }
 
 // atWall is AtFunc for a time without monotonic reading.
 func (tw *TimingWheel) atWall(at time.Time, f func()) *Timer {
-	s := &schedule{f: f, at: at}
-	home := tw.deal()
-	s.timer.init(home, f, oneShot)
+	r := &schedule{f: f, at: at}
+	r.timer.f = f
 	now := tw.now()
-	home.arm(&s.timer, onWall, wallDeadline(at, tw.wall(), now), now)
-	return &s.timer
+	tw.armNew(&r.timer, oneShot, onWall, wallDeadline(at, tw.wall(), now), now)
+	return &r.timer
 }
 
 // nextAfter asks s for the run after the wall time from; ok is false if there is
@@ -167,9 +188,9 @@ type plan struct {
 
 // fix notes the run that p is about, before the timer is armed for it or under
 // the same hold of the lock.
-func (s *schedule) fix(p plan) {
-	s.at = p.at
-	if o := s.offset; o != nil {
+func (r *schedule) fix(p plan) {
+	r.at = p.at
+	if o := r.offset; o != nil {
 		o.shift, o.planned = p.shift, -1
 		if p.state == pending {
 			o.planned = p.deadline
@@ -178,12 +199,11 @@ func (s *schedule) fix(p plan) {
 }
 
 // first plans the first run, for a ScheduleFunc that was called at the instant now.
-func (s *schedule) first(now int64) (p plan) {
-	e := s.timer.shard.engine
-	p.shift = s.offset.draw()
-	d, monotonic := s.scheduler.(every)
+func (r *schedule) first(e *engine, now int64) (p plan) {
+	p.shift = r.offset.draw()
+	d, monotonic := r.scheduler.(every)
 	switch {
-	case s.offset != nil && s.offset.startNow:
+	case r.offset != nil && r.offset.startNow:
 		// By the monotonic clock: one that is stepped back just now shall not put off
 		// for hours what is to come at once.
 		p.state, p.deadline = pending, later(now, p.shift)
@@ -193,7 +213,7 @@ func (s *schedule) first(now int64) (p plan) {
 	default:
 		wall := e.wall().Round(0)
 		at, ok := time.Time{}, false
-		e.executor.invoke(func() { at, ok = nextAfter(s.scheduler, wall) })
+		e.executor.invoke(func() { at, ok = nextAfter(r.scheduler, wall) })
 		if ok {
 			p.state, p.at = onWall, at.Add(p.shift)
 			p.deadline = wallDeadline(p.at, wall, now)
@@ -202,84 +222,92 @@ func (s *schedule) first(now int64) (p plan) {
 	return p
 }
 
-// runLocked handles the timer of r, which is due: it fixes the next run and
-// hands over the present one. word is the timer's, read in this hold of the
-// lock. now is the instant the driver has got to: a next run that is not after its
-// tick waits in due for the next round; one within the tick waits for the next
+// waitLocked puts off r, whose timer is due by this word, if the time on the wall clock has not come,
+// and reports whether it did. now is the instant the driver has got to.
+func (s *shard) waitLocked(r *schedule, word uint64, now int64) bool {
+	if stateOf(word) != onWall {
+		return false
+	}
+	wall := s.engine.wall()
+	if !r.at.After(wall) {
+		return false
+	}
+	deadline := wallDeadline(r.at, wall, s.engine.now())
+	if s.takeLocked(&r.timer, word, makeWord(onWall, deadline)) {
+		s.placeLocked(&r.timer, deadline, now)
+	}
+	return true
+}
+
+// fireOnWallLocked handles a timer for a wall time. It may release the lock on the way.
+func (s *shard) fireOnWallLocked(t *Timer, word uint64, now int64) {
+	if !s.waitLocked(t.schedule(), word, now) {
+		s.fireLocked(t, word)
+	}
+}
+
+// runLocked handles the timer of a schedule, which is due: it fixes the next run and
+// hands over the present one. It releases the lock on the way. A next run that is not after the
+// tick of now waits in due for the next round; one within the tick waits for the next
 // tick, or the driver would not come to rest.
-func (s *shard) runLocked(r *schedule, word uint64, now int64) {
-	t, e := &r.timer, s.engine
-	if stateOf(word) == onWall {
-		if wall := e.wall(); r.at.After(wall) {
-			deadline := wallDeadline(r.at, wall, e.now())
-			if t.word.CompareAndSwap(word, makeWord(onWall, deadline)) {
-				t.unlink()
-				s.placeLocked(t, deadline, now)
-			}
-			return
-		}
-	}
-	var run func()
-	p := plan{run: true}
-	if t.kind == oneShot {
-		run = e.executor.observed(r.f)
-	} else {
-		run = r.run // which has r.f observed
-		s.unlock()
-		p = r.next(word)
-		s.lock()
-	}
-	if e.stopped.Load() || !t.word.CompareAndSwap(word, makeWord(p.state, p.deadline)) {
-		// Stopped, reset or dropped meanwhile, which was its outcome; or the
-		// sweep of halt is about to drop it.
+func (s *shard) runLocked(t *Timer, word uint64, now int64) {
+	r := t.schedule()
+	if s.waitLocked(r, word, now) {
 		return
 	}
-	t.unlink()
-	timed := untimed
+	s.unlock()
+	p := r.next(word)
+	s.lock()
+	if s.engine.stopped.Load() {
+		return // the sweep of halt has dropped it or is about to
+	}
+	// If either of these fails it was stopped, reset or dropped meanwhile, which was its outcome.
+	timed, ok, to := untimed, false, makeWord(p.state, p.deadline)
 	if p.run {
-		s.count.fired++
-		timed = s.sampleLocked(deadlineOf(word))
+		timed, ok = s.claimLocked(t, word, to)
+	} else {
+		ok = s.takeLocked(t, word, to)
+	}
+	if !ok {
+		return
+	}
+	if p.state != idle {
+		r.fix(p)
+		s.placeLocked(t, p.deadline, now-now%s.engine.tick)
 	}
 	switch {
-	case p.state == idle && !p.run:
+	case p.run:
+		s.handOverLocked(r.run, r.f, timed) // which has r.f observed
+	case p.state == idle:
 		s.count.dropped++
-	case p.state != idle:
-		if p.run {
-			s.count.started++
-		}
-		r.fix(p)
-		s.placeLocked(t, p.deadline, now-now%e.tick)
-	}
-	if p.run {
-		s.handOverLocked(run, r.f, timed)
 	}
 }
 
 // next asks the Scheduler what follows the run that is due. It runs on the
 // driver without the lock. If Next panics and that is handled, or if it ends the
 // goroutine, the run that is due becomes the last.
-func (s *schedule) next(word uint64) (p plan) {
-	e := s.timer.shard.engine
+func (r *schedule) next(word uint64) (p plan) {
+	e := r.timer.shard.engine
 	if e.executor.onPanic != nil {
 		defer e.executor.recovered()
 	}
 	p.run = true
-	scheduler := s.scheduler
+	scheduler := r.scheduler
 	if scheduler == nil {
 		return p
 	}
-	s.scheduler = nil
+	r.scheduler = nil
 	// What counts as missed goes by the tick that has begun: a run that was due
 	// within it is on time at the next.
 	now := e.now()
 	begun := now - now%e.tick
 	deadline := deadlineOf(word)
-	shift, planned := s.offset.of(word)
+	shift, planned := r.offset.of(word)
 	if d, monotonic := scheduler.(every); monotonic {
-		p = s.nextEvery(deadline, deadline-int64(shift), int64(d), begun)
+		p = r.nextEvery(deadline, deadline-int64(shift), int64(d), begun)
 	} else {
-		present := e.wall().Round(0).In(s.at.Location())
-		at := s.at
+		present := e.wall().Round(0).In(r.at.Location())
+		at := r.at
 		switch {
 		case stateOf(word) == onWall:
 		case planned: // StartNow's first run, by the monotonic clock
@@ -288,68 +316,59 @@ func (s *schedule) next(word uint64) (p plan) {
 			at = present
 		}
 		wall := present.Add(time.Duration(begun - now))
-		p = s.nextWall(scheduler, at, at.Add(-shift), wall)
+		p = r.nextWall(scheduler, at, at.Add(-shift), wall)
 		p.deadline = wallDeadline(p.at, wall, begun)
 	}
-	s.scheduler = scheduler
+	r.scheduler = scheduler
 	return p
 }
 
 // nextEvery plans the run after the one that was due at deadline, and whose place in
 // the rhythm was place, at the instant now.
-func (s *schedule) nextEvery(deadline, place, d, now int64) plan {
+func (r *schedule) nextEvery(deadline, place, d, now int64) plan {
 	p := plan{run: true, state: pending}
 	past := int64(-1) // runs up to here are passed over
 	switch {
-	case s.missed == joinMissed:
+	case r.missed == joinMissed:
 		past = now
-	case s.missed == skipMissed && now-deadline > int64(s.grace):
+	case r.missed == skipMissed && now-deadline > int64(r.grace):
 		p.run = false
-		past = now - int64(s.grace) - 1
+		past = now - int64(r.grace) - 1
 	}
-	next := everyAfter(deadlineAfter(place, time.Duration(d)), d, past-int64(s.offset.most()))
-	p.shift = s.offset.draw()
+	next := everyAfter(deadlineAfter(place, time.Duration(d)), d, past-int64(r.offset.most()))
+	p.shift = r.offset.draw()
 	for steps := 1; later(next, p.shift) <= past; steps++ {
 		next = deadlineAfter(next, time.Duration(d))
 		if steps >= maxMissedSteps {
 			next = everyAfter(next, d, past)
 		}
-		p.shift = s.offset.draw()
+		p.shift = r.offset.draw()
 	}
 	p.deadline = max(later(next, p.shift), deadline) // runs keep their order
 	p.shift = time.Duration(p.deadline - next)
 	return p
 }
 
-// everyAfter returns the first of a rhythm of d that is not before next and is after
-// past.
-func everyAfter(next, d, past int64) int64 {
-	if next > past {
-		return next
-	}
-	return deadlineAfter(past, time.Duration(d-(past-next)%d))
-}
-
 // nextWall plans the run after the one that was due at the wall time at, and whose
 // place in the rhythm was place, but for its deadline. wall is the present time.
-func (s *schedule) nextWall(scheduler Scheduler, at, place, wall time.Time) plan {
+func (r *schedule) nextWall(scheduler Scheduler, at, place, wall time.Time) plan {
 	p := plan{run: true, state: onWall}
 	var past time.Time // runs up to here are passed over
 	switch {
-	case s.missed == joinMissed:
+	case r.missed == joinMissed:
 		past = wall
-	case s.missed == skipMissed && wall.Sub(at) > s.grace:
+	case r.missed == skipMissed && wall.Sub(at) > r.grace:
 		p.run = false
-		past = wall.Add(-s.grace - 1)
+		past = wall.Add(-r.grace - 1)
 	}
 	next, ok := nextAfter(scheduler, place)
-	p.shift = s.offset.draw()
+	p.shift = r.offset.draw()
 	for steps := 1; ok && !next.Add(p.shift).After(past); steps++ {
 		if steps >= maxMissedSteps {
 			next = past
 		}
 		next, ok = nextAfter(scheduler, next)
-		p.shift = s.offset.draw()
+		p.shift = r.offset.draw()
 	}
 	if !ok {
 		p.state = idle
@@ -368,52 +387,52 @@ func (s *schedule) nextWall(scheduler Scheduler, at, place, wall time.Time) plan
 // comes first keeps it from beginning, one that comes later does not wait for
 // it. A schedule that has run out, or whose wheel was stopped, is not ended in
 // this sense: what was handed over may still begin.
-func (s *schedule) run() {
-	switch s.overlap {
+func (r *schedule) run() {
+	switch r.overlap {
 	case allowOverlap:
-		s.begin()
+		r.begin()
 	case skipOverlap:
-		if s.busy.CompareAndSwap(0, 1) {
-			defer s.busy.Store(0)
-			s.begin()
+		if r.busy.CompareAndSwap(0, 1) {
+			defer r.busy.Store(0)
+			r.begin()
 		}
 	case queueOverlap:
-		if s.busy.Add(1) == 1 {
-			s.runQueue(true)
+		if r.busy.Add(1) == 1 {
+			r.runQueue(true)
 		}
 	}
 }
 
 // runQueue runs until no run is waiting; first says that none has begun yet.
 // Whoever makes busy 1 works for all that come while it does.
-func (s *schedule) runQueue(first bool) {
-	e := s.timer.shard.engine
+func (r *schedule) runQueue(first bool) {
+	e := r.timer.shard.engine
 	done := false
 	defer func() {
 		// f called runtime.Goexit: the runs that wait must not suffer. They get
 		// a goroutine of ours, as this one can only end and the executor is the
 		// driver's to call. (They do not run here, in case f panicked: nothing
 		// shall hold up the crash.)
-		if !done && s.busy.Add(-1) > 0 {
+		if !done && r.busy.Add(-1) > 0 {
 			e.executor.inflight.Add(1)
-			go e.executor.call(func() { s.runQueue(false) })
+			go e.executor.call(func() { r.runQueue(false) })
 		}
 	}()
 	for ; !done; first = false {
 		if first || !e.stopped.Load() {
-			e.executor.invoke(s.begin)
+			e.executor.invoke(r.begin)
 		}
-		done = s.busy.Add(-1) == 0
+		done = r.busy.Add(-1) == 0
 	}
 }
 
-func (s *schedule) begin() {
-	if stateOf(s.timer.word.Load()) == ended {
+func (r *schedule) begin() {
+	if stateOf(r.timer.word.Load()) == ended {
 		return
 	}
-	if x := &s.timer.shard.engine.executor; x.observes() {
-		x.observe(s.f, s.f)
+	if x := &r.timer.shard.engine.executor; x.observes() {
+		x.observe(r.f, r.f)
 	} else {
-		s.f()
+		r.f()
 	}
 }

@@ -17,11 +17,11 @@ type ScheduleOption func(*schedule)
 // SkipWhileRunning leaves out a run that would begin while another run of the
 // same schedule is in progress. By default runs may overlap.
 func SkipWhileRunning() ScheduleOption {
-	return func(s *schedule) {
-		if s.overlap == queueOverlap {
+	return func(r *schedule) {
+		if r.overlap == queueOverlap {
 			panic(overlapConflict)
 		}
-		s.overlap = skipOverlap
+		r.overlap = skipOverlap
 	}
 }
 
@@ -30,11 +30,11 @@ func SkipWhileRunning() ScheduleOption {
 // memory, follows on the goroutine of the one before it, and does not begin if the
 // wheel is stopped before its turn.
 func QueueWhileRunning() ScheduleOption {
-	return func(s *schedule) {
-		if s.overlap == skipOverlap {
+	return func(r *schedule) {
+		if r.overlap == skipOverlap {
 			panic(overlapConflict)
 		}
-		s.overlap = queueOverlap
+		r.overlap = queueOverlap
 	}
 }
 
@@ -47,22 +47,22 @@ func SkipMissed(grace time.Duration) ScheduleOption {
 	if grace < 0 {
 		panic("timingwheel: SkipMissed with the negative grace " + grace.String())
 	}
-	return func(s *schedule) {
-		if s.missed == runMissed {
+	return func(r *schedule) {
+		if r.missed == runMissed {
 			panic(missedConflict)
 		}
-		s.missed, s.grace = skipMissed, grace
+		r.missed, r.grace = skipMissed, grace
 	}
 }
 
 // RunMissed makes up for every run that was missed, one after the other. It is
 // the default on a wheel that NewTimingWheel made.
 func RunMissed() ScheduleOption {
-	return func(s *schedule) {
-		if s.missed == skipMissed {
+	return func(r *schedule) {
+		if r.missed == skipMissed {
 			panic(missedConflict)
 		}
-		s.missed = runMissed
+		r.missed = runMissed
 	}
 }
 
@@ -72,7 +72,7 @@ func RunMissed() ScheduleOption {
 // Jitter puts it off too, so that a fleet that restarts does not begin in step. It
 // may begin before ScheduleFunc has returned.
 func StartNow() ScheduleOption {
-	return func(s *schedule) { s.offsets().startNow = true }
+	return func(r *schedule) { r.offsets().startNow = true }
 }
 
 // Jitter puts off every run by a random duration from zero up to, but not
@@ -88,7 +88,7 @@ func Jitter(d time.Duration) ScheduleOption {
 	if d < 0 {
 		panic("timingwheel: Jitter with the negative duration " + d.String())
 	}
-	return func(s *schedule) { s.offsets().jitter = d }
+	return func(r *schedule) { r.offsets().jitter = d }
 }
 
 const (
@@ -128,11 +128,11 @@ type offset struct {
 	planned int64
 }
 
-func (s *schedule) offsets() *offset {
-	if s.offset == nil {
-		s.offset = &offset{}
+func (r *schedule) offsets() *offset {
+	if r.offset == nil {
+		r.offset = &offset{}
 	}
-	return s.offset
+	return r.offset
 }
 
 // draw returns by how much to put off a run.

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unsafe"
 )
 
@@ -143,12 +142,15 @@ func (e *engine) deal() *shard {
 	return &e.shards[uint64(e.dealt.Add(golden))*uint64(len(e.shards))>>32]
 }
 
-// arm makes t, which is new, pending until the deadline. now is the caller's
-// reading of the clock; the wheel may have gone past it since.
-func (s *shard) arm(t *Timer, as state, deadline, now int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.armLocked(t, as, deadline, now)
+// armNew arms a new Timer in the shard at hand, and says what it is part of. If as is idle the Timer
+// gets its shard only. now is the caller's reading of the clock; the wheel may have gone past it since.
+func (e *engine) armNew(t *Timer, k kind, as state, deadline, now int64) {
+	s := e.lockHome()
+	t.init(s, k)
+	if as != idle {
+		s.armLocked(t, as, deadline, now)
+	}
+	s.mu.Unlock()
 }
 
 // rearm makes t pending for Reset, and reports whether it was.
@@ -156,8 +158,8 @@ func (s *shard) rearm(t *Timer, deadline, now int64) (wasPending bool) {
 	_ = pause("rearming")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if (t.kind == recurring || t.kind == keyed) && !isPending(t.word.Load()) {
-		return false // the schedule, or the entry of the Map, has ended
+	if t.kind != plain && t.kind.behaviour().inert && !isPending(t.word.Load()) {
+		return false
 	}
 	return s.armLocked(t, pending, deadline, now)
 }
@@ -167,7 +169,7 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 	if s.engine.stopped.Load() {
 		// Looked at under the lock, or the timer could slip in behind the sweep
 		// of halt. What is still pending is left to that sweep.
-		return false
+		return t.kind != plain && s.rearmOutlivingLocked(t, deadline, now)
 	}
 	s.catchUpLocked(now)
 	// What is asked for the past is due now: so due is in the order of its deadlines,
@@ -200,12 +202,23 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 	return wasPending
 }
 
-// stoppedLocked counts a pending timer that a caller has stopped and unlinked.
-func (s *shard) stoppedLocked() {
+// stopLocked ends the arming of t for Stop and its like. It reports whether there was one, and the
+// word that the timer had.
+func (s *shard) stopLocked(t *Timer) (word uint64, was bool) {
+	after := idle
+	if t.kind != plain {
+		after = t.kind.behaviour().stopped
+	}
+	word, was = t.disarm(after)
+	if !was {
+		return word, s.stopRelayLocked(t)
+	}
+	t.unlink()
 	s.count.stopped++
 	if s.count.pending() == 0 {
 		s.letGoLocked()
 	}
+	return word, true
 }
 
 // placeLocked puts t, which is in no bucket, where its deadline belongs, and
@@ -251,61 +264,4 @@ func (s *shard) catchUpLocked(now int64) {
 		to = min(to, head.attention-1)
 	}
 	s.wheel.advance(to)
-}
-
-// sweep takes out what is pending in a shard of a stopped wheel, into unfired if
-// that is not nil. Several may sweep at once; each returns when nothing is left.
-func (s *shard) sweep(unfired *[]Unfired) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for n := 1; ; n++ {
-		t := s.anyPendingLocked()
-		if t == nil {
-			s.anchor.engine = nil
-			return
-		}
-		f := t.f // read before the word says idle: from then on Init may change it
-		word, _ := t.disarm(idle)
-		_ = pause("swept")
-		t.unlink()
-		s.count.dropped++
-		switch deadline := deadlineOf(word); {
-		case t.kind == expiring:
-			s.mu.Unlock()
-			t.context().fallBack(deadline)
-			s.mu.Lock()
-		case t.kind == surviving:
-			time.AfterFunc(time.Until(s.engine.instant(deadline)), f)
-		case t.kind == sending:
-			r := t.channel().startRelayLocked(deadline, s.engine.now())
-			if unfired != nil {
-				*unfired = append(*unfired, t.unfired(word, r.send))
-			}
-		case t.kind == keyed:
-			k := t.keyed()
-			if unfired != nil {
-				*unfired = append(*unfired, t.unfired(word, k.expired))
-			}
-			s.dropLocked(k)
-		case unfired != nil:
-			*unfired = append(*unfired, t.unfired(word, f))
-		}
-		if n%holdLimit == 0 {
-			s.mu.Unlock()
-			s.mu.Lock()
-		}
-	}
-}
-
-// anyPendingLocked returns a pending timer, nil if there is none.
-func (s *shard) anyPendingLocked() *Timer {
-	if b := s.nextBusyLocked(); b != nil {
-		return b.next()
-	}
-	for _, l := range []*list{&s.due, &s.batch, &s.beyond} {
-		if !l.empty() {
-			return l.front()
-		}
-	}
-	return nil
 }

@@ -57,22 +57,6 @@ type Timer struct {
 	self  uint32 // selfOf the Timer, fixed from Init on: a copy has another address
 }
 
-// kind tells the driver what a Timer is part of.
-type kind uint8
-
-const (
-	plain     kind = iota // a Timer by itself
-	surviving             // the same, but package time takes it over from a stopped wheel
-	oneShot               // part of a schedule that follows the wall clock to its only run
-	recurring             // part of a schedule with a Scheduler
-	sending               // part of a channel
-	expiring              // part of a deadlineContext
-	keyed                 // part of an entry of a Map
-)
-
-// alone says that a Timer is no part of anything, and its callback all there is.
-func (k kind) alone() bool { return k <= surviving }
-
 type state uint64
 
 const (
@@ -96,13 +80,8 @@ func isPending(word uint64) bool {
 	return s == pending || s == onWall
 }
 
-func (t *Timer) init(s *shard, f func(), k kind) {
-	t.mark(k)
-	t.shard, t.f = s, f
-}
-
-// mark notes what t, which is new, is part of, and where it is.
-func (t *Timer) mark(k kind) { t.kind, t.self = k, selfOf(t) }
+// init prepares t, which is new, for its shard, under that one's lock or before it can be armed.
+func (t *Timer) init(s *shard, k kind) { t.shard, t.kind, t.self = s, k, selfOf(t) }
 
 // selfOf returns what tells t from a copy of it, in the room that a Timer has left: its
 // address without what all have in common and what few have.
@@ -137,20 +116,12 @@ func (t *Timer) misused(what string) {
 // Cost: one mutex, constant time, no allocation.
 func (t *Timer) Stop() bool {
 	s := t.home("Stop")
-	if !isPending(t.word.Load()) {
+	if !isPending(t.word.Load()) && !t.mayHaveRelay() {
 		return false
 	}
 	_ = pause("stopping")
-	after := idle
-	if t.kind == recurring {
-		after = ended
-	}
 	s.mu.Lock()
-	_, was := t.disarm(after) // else the driver or another caller came first
-	if was {
-		t.unlink()
-		s.stoppedLocked()
-	}
+	_, was := s.stopLocked(t) // else the driver or another caller came first
 	s.mu.Unlock()
 	return was
 }

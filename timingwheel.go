@@ -11,7 +11,8 @@ import (
 // callbacks of the wheel included.
 type TimingWheel struct {
 	engine
-	missed missedPolicy // of schedules whose options do not say
+	missed missedPolicy  // of schedules whose options do not say
+	open   chan struct{} // never closed: see source.Done
 }
 
 // New returns a wheel that runs from its first timer; no Start is needed. The
@@ -29,7 +30,7 @@ func New(opts ...Option) *TimingWheel {
 		opt(&c)
 	}
 	c.settings.observer = c.observer()
-	tw := &TimingWheel{}
+	tw := &TimingWheel{open: make(chan struct{})}
 	tw.engine.init(c.settings)
 	tw.started.Store(true)
 	return tw
@@ -80,7 +81,9 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) *Timer {
 		panic("timingwheel: AfterFunc with a nil callback")
 	}
 	now := tw.now()
-	return tw.newTimer(f, deadlineAfter(now, d), now)
+	t := &Timer{f: f}
+	tw.armNew(t, plain, pending, deadlineAfter(now, d), now)
+	return t
 }
 
 // AtFunc calls f at the time at. If at has a monotonic reading, as times
@@ -97,16 +100,8 @@ func (tw *TimingWheel) AtFunc(at time.Time, f func()) *Timer {
 	if isWallOnly(at) {
 		return tw.atWall(at, f)
 	}
-	return tw.newTimer(f, tw.deadlineAt(at), tw.now())
-}
-
-func (tw *TimingWheel) newTimer(f func(), deadline, now int64) *Timer {
 	t := &Timer{f: f}
-	t.mark(plain)
-	s := tw.lockHome()
-	t.shard = s
-	s.armLocked(t, pending, deadline, now)
-	s.mu.Unlock()
+	tw.armNew(t, plain, pending, tw.deadlineAt(at), tw.now())
 	return t
 }
 
@@ -128,8 +123,8 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 	case isPending(t.word.Load()):
 		panic("timingwheel: Init of a pending Timer")
 	case t.kind != plain:
-		// Its runs that were handed over still look at the word.
-		panic("timingwheel: Init of a Timer that AtFunc or ScheduleFunc made")
+		// A run of a schedule that was handed over still looks at the word.
+		panic("timingwheel: Init of a Timer that is part of " + t.kind.behaviour().name)
 	}
 	switch s := t.shard; {
 	case s == nil:
@@ -169,13 +164,6 @@ func (tw *TimingWheel) Stop() {
 	tw.halt(nil)
 }
 
-// Unfired is a timer that was pending when its wheel was stopped.
-type Unfired struct {
-	Timer    *Timer    // as AfterFunc returned it or Init was given it; inert now
-	Deadline time.Time // when it would have fired
-	F        func()    // what it would have called
-}
-
 // Drain is Stop, and hands back what had not fired, by deadline. A live
 // schedule appears once, with its next run. A channel appears too, though package time
 // sends on it at the deadline: F sends at once instead, and does nothing if the timer
@@ -186,20 +174,6 @@ func (tw *TimingWheel) Drain() []Unfired {
 	tw.halt(&unfired)
 	slices.SortStableFunc(unfired, func(a, b Unfired) int { return a.Deadline.Compare(b.Deadline) })
 	return unfired
-}
-
-func (t *Timer) unfired(word uint64, f func()) Unfired {
-	u := Unfired{Timer: t, Deadline: t.shard.engine.instant(deadlineOf(word)), F: f}
-	switch t.kind {
-	case plain, sending, keyed:
-		return u
-	}
-	r := t.schedule()
-	u.F = r.f
-	if stateOf(word) == onWall {
-		u.Deadline = r.at
-	}
-	return u
 }
 
 // Shutdown is Stop, and waits until every callback that was handed over has

@@ -55,6 +55,11 @@ type wheel struct {
 	placed, reinserted, extended int64 // see LevelStats
 }
 
+// maxWheelSize bounds what a slip of the pen can ask for, in memory and in
+// work under the lock: a level of so many slots takes 6 MiB, and is made
+// when it is first needed.
+const maxWheelSize = 1 << 16
+
 func newWheel(level uint8, tick int64, size int, now int64) *wheel {
 	w := &wheel{level: level, tick: tick, interval: math.MaxInt64, now: now - now%tick, size: size}
 	if tick <= math.MaxInt64/int64(size) {

@@ -232,21 +232,6 @@ func (c *Conn) armLocked() {
 	}
 	instant := shared.epoch.Add(time.Duration(at))
 	c.timer.ResetAt(instant)
-	if c.timer.Pending() {
-		return
-	}
-	// Either it has fired already and a check is on its way, and one more does no harm; or the
-	// wheel has been stopped, and none ever comes.
-	if m := c.moreLocked(); m.backup == nil {
-		m.backup = time.AfterFunc(time.Until(instant), c.check)
-	} else {
-		m.backup.Reset(time.Until(instant))
-	}
 }
 
-func (c *Conn) disarmLocked() {
-	c.timer.Stop()
-	if m := c.config.Load().more; m != nil && m.backup != nil {
-		m.backup.Stop()
-	}
-}
+func (c *Conn) disarmLocked() { c.timer.Stop() }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // This file holds what a Conn knows about itself: the bits of its state, and its config, which it
@@ -79,9 +78,8 @@ type more struct {
 	reads, calls waiting // if tracked: calls of Read, and of Read and Write
 	parked       bool    // the Timer leaves out a limit until a call waits again
 
-	rare   *rare // what even fewer connections need, or nil
-	queue  queueSample
-	backup *time.Timer // replaces timer if the wheel has been stopped
+	rare  *rare // what even fewer connections need, or nil
+	queue queueSample
 }
 
 // rare is guarded by Conn.mu, except for received.

@@ -49,6 +49,7 @@ var faults = []fault{
 		file:   "alarm.go",
 		patch: `
 -	a.armed.Store(unset)
+ 	first := a.lookAt.Load()
 @@
  	_ = pause("resting")
 +	a.armed.Store(unset)
@@ -61,13 +62,13 @@ var faults = []fault{
 		test:   "TestForcedLookBeforeNext",
 		file:   "shard.go",
 		patch: `
-+	armed := tw.alarm.armed.Load()
++	armed := s.engine.alarm.armed.Load()
 +	_ = pause("filed")
  	e := s.placeLocked(t, deadline, now)
 -	_ = pause("filed")
--	tw.wakeAt(e)
+-	s.engine.alarm.wakeAt(e)
 +	if e < armed {
-+		tw.wakeAt(e)
++		s.engine.alarm.wakeAt(e)
 +	}
 `,
 	},
@@ -79,9 +80,9 @@ var faults = []fault{
 		file:   "alarm.go",
 		patch: `
 -	if e < a.armed.Load() {
--		tw.setAlarmLocked(e)
+-		a.setLocked(e)
 -	}
-+	tw.setAlarmLocked(e)
++	a.setLocked(e)
 `,
 	},
 	{
@@ -89,7 +90,7 @@ var faults = []fault{
 		what:   "the driver stores `next` after it has released the shard's lock",
 		points: "settling",
 		test:   "TestForcedSettle",
-		file:   "driver.go",
+		file:   "flush.go",
 		patch: `
 +	s.mu.Unlock()
  	_ = pause("settling")
@@ -112,7 +113,7 @@ var faults = []fault{
 +		s.mu.Unlock()
 +		return false
 +	}
- 	_, was := t.disarm(after) // else the driver or another caller came first
+ 	_, was := s.stopLocked(t) // else the driver or another caller came first
 `,
 	},
 	{
@@ -135,12 +136,12 @@ var faults = []fault{
 		what:   "the driver claims by a store over a word that it read before",
 		points: "claiming, touching",
 		test:   "TestForcedExtensionDuringTheClaim",
-		file:   "driver.go",
+		file:   "flush.go",
 		patch: `
--	if !t.word.CompareAndSwap(word, makeWord(idle, 0)) {
--		return
+-	if !t.word.CompareAndSwap(word, to) {
+-		return false
 -	}
-+	t.word.Store(makeWord(idle, 0))
++	t.word.Store(to)
  	_ = pause("claimed")
 `,
 	},
@@ -164,12 +165,12 @@ var faults = []fault{
 		test:   "TestForcedResetMeetsTheWheelsStop",
 		file:   "shard.go",
 		patch: `
-+	if s.tw.stopped.Load() {
++	if s.engine.stopped.Load() {
 +		return false
 +	}
  	_ = pause("rearming")
 @@
--	if tw.stopped.Load() {
+-	if s.engine.stopped.Load() {
 +	if false {
  		// Looked at under the lock, or the timer could slip in behind the sweep
 `,
@@ -224,10 +225,10 @@ var faults = []fault{
 		test: "TestForcedGoexit",
 		file: "driver.go",
 		patch: `
--		defer tw.leave()
+-		defer d.leave()
  		defer endRegion(region("driver"))
- 		tw.turn()
-+		tw.leave()
+ 		d.turn()
++		d.leave()
 `,
 	},
 	{
@@ -237,7 +238,7 @@ var faults = []fault{
 		test:   "TestForcedStopAsTheDriverLeaves",
 		file:   "alarm.go",
 		patch: `
--	if tw.stopped.Load() {
+-	if a.engine.stopped.Load() {
 +	if false {
  		// Looked at under the lock that halt takes next, so either this sees it
 `,
@@ -247,13 +248,13 @@ var faults = []fault{
 		what:   "the wheel's Stop silences the alarm before it sets `stopped`",
 		points: "halting, leaving",
 		test:   "TestForcedDriverLeavesDuringStop",
-		file:   "timingwheel.go",
+		file:   "halt.go",
 		patch: `
--	tw.stopped.Store(true)
-+	tw.silence()
+-	e.stopped.Store(true)
++	e.alarm.silence()
  	_ = pause("halting")
--	tw.silence() // again, if another Stop has not come to it yet: Shutdown waits for the ring
-+	tw.stopped.Store(true)
+-	e.alarm.silence() // again, if another Stop has not come to it yet: Shutdown waits for the ring
++	e.stopped.Store(true)
 `,
 	},
 	{
@@ -264,7 +265,7 @@ var faults = []fault{
 		file:   "alarm.go",
 		patch: `
 -	a.armed.Store(awake)
- 	tw.stopBellLocked()
+ 	a.stopBellLocked()
  }
 `,
 	},
@@ -273,14 +274,14 @@ var faults = []fault{
 		what:   "a second Stop of the wheel does not silence the alarm",
 		points: "halting",
 		test:   "TestForcedShutdownOvertakesStop",
-		file:   "timingwheel.go",
+		file:   "halt.go",
 		patch: `
--	tw.stopped.Store(true)
-+	first := !tw.stopped.Swap(true)
+-	e.stopped.Store(true)
++	first := !e.stopped.Swap(true)
  	_ = pause("halting")
--	tw.silence() // again, if another Stop has not come to it yet: Shutdown waits for the ring
+-	e.alarm.silence() // again, if another Stop has not come to it yet: Shutdown waits for the ring
 +	if first {
-+		tw.silence()
++		e.alarm.silence()
 +	}
 `,
 	},
@@ -289,11 +290,11 @@ var faults = []fault{
 		what:   "a second Stop of the wheel does not sweep",
 		points: "halting",
 		test:   "TestForcedStopOvertakesStop",
-		file:   "timingwheel.go",
+		file:   "halt.go",
 		patch: `
--	tw.stopped.Store(true)
-+	if tw.stopped.Swap(true) {
-+		tw.silence()
+-	e.stopped.Store(true)
++	if e.stopped.Swap(true) {
++		e.alarm.silence()
 +		return
 +	}
  	_ = pause("halting")
@@ -306,8 +307,8 @@ var faults = []fault{
 		test:   "TestForcedShutdownMeetsARing",
 		file:   "alarm.go",
 		patch: `
--	if a.quiet == nil || tw.inflight.Load() > 0 || a.driving || a.ringing > 0 {
-+	if a.quiet == nil || tw.inflight.Load() > 0 || a.driving {
+-	if a.quiet == nil || a.engine.executor.inflight.Load() > 0 || a.driving || a.ringing > 0 {
++	if a.quiet == nil || a.engine.executor.inflight.Load() > 0 || a.driving {
 `,
 	},
 	{
@@ -317,8 +318,8 @@ var faults = []fault{
 		test:   "TestForcedShutdownMeetsARing",
 		file:   "alarm.go",
 		patch: `
--	if a := &tw.alarm; a.waker.bell != nil && a.waker.bell.Stop() {
-+	if a := &tw.alarm; a.waker.bell != nil && (a.waker.bell.Stop() || a.ringing > 0) {
+-	if a.waker.bell != nil && a.waker.bell.Stop() {
++	if a.waker.bell != nil && (a.waker.bell.Stop() || a.ringing > 0) {
 `,
 	},
 	{
@@ -338,11 +339,11 @@ var faults = []fault{
 		test:   "TestForcedShutdownMeetsTheLastCallback",
 		file:   "executor.go",
 		patch: `
--	last := tw.inflight.Add(-1) == 0
-+	stopped := tw.stopped.Load()
+-	last := x.inflight.Add(-1) == 0
++	stopped := x.engine.stopped.Load()
  	_ = pause("returning")
--	if last && tw.stopped.Load() {
-+	if tw.inflight.Add(-1) == 0 && stopped {
+-	if last && x.engine.stopped.Load() {
++	if x.inflight.Add(-1) == 0 && stopped {
 `,
 	},
 
@@ -362,14 +363,14 @@ var faults = []fault{
 		what:   "the driver counts callbacks after it has started them",
 		points: "started",
 		test:   "TestForcedCallbackIsCounted",
-		file:   "driver.go",
+		file:   "executor.go",
 		patch: `
--	tw.inflight.Add(int64(len(claimed)))
- 	for i, f := range claimed {
+-	x.inflight.Add(int64(len(fs)))
+ 	for i, f := range fs {
 @@
  		_ = pause("started")
  	}
-+	tw.inflight.Add(int64(len(claimed)))
++	x.inflight.Add(int64(len(fs)))
  }
 `,
 	},
@@ -377,20 +378,18 @@ var faults = []fault{
 		what:   "the driver reads the callback after the swap that claims the timer",
 		points: "claimed",
 		test:   "TestForcedInitAfterTheClaim",
-		file:   "driver.go",
+		file:   "flush.go",
 		patch: `
 -	f := t.f // read before the word says idle: from then on Init may change it
- 	_ = pause("claiming")
-@@
- 	_ = pause("claimed")
-+	f := t.f
+ 	if timed, ok := s.claimLocked(t, word, makeWord(idle, 0)); ok {
++		f := t.f
 `,
 	},
 	{
 		what:   "Drain reads the callback after the swap that takes the timer",
 		points: "swept",
 		test:   "TestForcedInitDuringDrain",
-		file:   "shard.go",
+		file:   "halt.go",
 		patch: `
 -		f := t.f // read before the word says idle: from then on Init may change it
  		word, _ := t.disarm(idle)
@@ -404,8 +403,9 @@ var faults = []fault{
 		test:   "TestForcedExtensionDuringALookAtTheWallClock",
 		file:   "schedule.go",
 		patch: `
--			if t.word.CompareAndSwap(word, makeWord(onWall, deadline)) {
-+			if t.word.Swap(makeWord(onWall, deadline)) >= 0 {
+-	if s.takeLocked(&r.timer, word, makeWord(onWall, deadline)) {
++	r.timer.word.Store(word)
++	if s.takeLocked(&r.timer, word, makeWord(onWall, deadline)) {
 `,
 	},
 	{
@@ -426,13 +426,13 @@ var faults = []fault{
 		test:   "TestForcedLookBeforeLookAt",
 		file:   "alarm.go",
 		patch: `
--		tw.alarm.lookAt.Store(look)
-+		armed := tw.alarm.armed.Load()
+-		a.lookAt.Store(look)
++		armed := a.armed.Load()
  		_ = pause("letting go")
--		tw.wakeAt(look)
-+		tw.alarm.lookAt.Store(look)
+-		a.wakeAt(look)
++		a.lookAt.Store(look)
 +		if look < armed {
-+			tw.wakeAt(look)
++			a.wakeAt(look)
 +		}
 `,
 	},
@@ -455,8 +455,8 @@ var faults = []fault{
 		test:   "TestForcedTimerAsTheBellIsGivenBack",
 		file:   "alarm.go",
 		patch: `
--	if first == unset && tw.precise && a.waker.bell != nil {
-+	if (first == unset || a.idle) && tw.precise && a.waker.bell != nil {
+-	if first == unset && a.precise && a.waker.bell != nil {
++	if (first == unset || a.idle) && a.precise && a.waker.bell != nil {
 `,
 	},
 }
