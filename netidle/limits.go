@@ -7,7 +7,8 @@ import (
 )
 
 // This file holds the limits of a connection, the names of the reasons, and the arithmetic of
-// both. It has no lock: Limits are values, and Conn.mu guards those of a Conn.
+// both. It has no lock: Limits are values, and Conn.mu guards those of a Conn. check.go decides
+// when a limit is reached, and httplimits.go sets the limits for each phase of HTTP.
 
 // Limits bounds how long a connection may be idle and how long it may live. Zero means no limit.
 // If several are set, the first one to be reached counts. Each has the name of its Reason, except

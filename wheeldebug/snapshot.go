@@ -104,8 +104,8 @@ func writeJSON(w io.Writer, chosen []*view) {
 	w.Write([]byte("]}\n"))
 }
 
-// A reading is a wheel in the JSON. README.md explains each field; names do not change, and new
-// ones may be added. Durations are in nanoseconds.
+// A reading is a wheel in the JSON. README.md explains each field, and page.js shows it. Names do
+// not change, and new ones may be added. Durations are in nanoseconds.
 type reading struct {
 	Name     string        `json:"name"`
 	Time     time.Time     `json:"time"`
