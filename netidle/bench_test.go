@@ -18,15 +18,15 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file compares a Conn with setting a deadline before each read, on real loopback
-// connections and by itself.
+// This file compares a Conn with a deadline set before each read, on real loopback connections and
+// by itself.
 //
 //	go test -run '^$' -bench Touch ./netidle
 //	go test -run '^$' -bench Echo -benchtime 150x ./netidle
 
 const benchIdle = time.Hour
 
-// A guard is a way to notice that a server's connection is idle.
+// A guard is a way for a server to notice that a connection is idle.
 type guard int32
 
 const (
@@ -34,7 +34,7 @@ const (
 	netidleRead        // a Conn with Limits.ReadIdle
 	netidleIdle        // a Conn with Limits.Idle
 	deadlineRead       // a deadline before each Read
-	deadlineBoth       // and one before each Write
+	deadlineBoth       // a deadline before each Read and each Write
 	guards
 )
 
@@ -42,11 +42,11 @@ func (g guard) String() string {
 	return [...]string{"none", "netidle-read", "netidle-idle", "deadline-read", "deadline-both"}[g]
 }
 
-// BenchmarkEcho sends messages to echo servers over 1 and 1,000 connections. An iteration
-// is 4,000 messages with each guard, in changing order. All guards use the same connections
-// and goroutines, as where these lie in memory makes more of a difference than the guards do.
-// What a guard adds to the processor time of a message, that of server and client
-// together, is the median over the iterations of the difference to none.
+// BenchmarkEcho sends messages to echo servers over 1 and 1,000 connections. An iteration is 4,000
+// messages with each guard, in changing order. All guards use the same connections and goroutines,
+// because their place in memory matters more than the guard. The figure of a guard is what it adds
+// to the processor time of a message, for server and client together: the median over the
+// iterations of the difference from no guard.
 func BenchmarkEcho(b *testing.B) {
 	const messages = 4000
 	for _, conns := range []int{1, 1000} {
@@ -69,7 +69,7 @@ func BenchmarkEcho(b *testing.B) {
 				for i := range int(guards) {
 					g := (i*(1+turn%4) + turn) % int(guards) // guards is a prime
 					use.Store(int32(g))
-					send(clients, 1) // a server that waits in Read has chosen before
+					send(clients, 1) // a server that waits in Read chose its guard before
 					before := cpu()
 					send(clients, messages/conns)
 					spent[g] = append(spent[g], float64(cpu()-before)/messages)
@@ -93,7 +93,7 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// cpu returns the processor time of this process, user's and system's.
+// cpu returns the user and system time of this process.
 func cpu() time.Duration {
 	var ru syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {
@@ -104,7 +104,7 @@ func cpu() time.Duration {
 
 const messageSize = 64
 
-// echo serves one connection until its end, with the guard that is in use.
+// echo serves one connection until its end, with the guard in use.
 func echo(tw *timingwheel.TimingWheel, plain net.Conn, use *atomic.Int32) {
 	read := NewConn(plain, tw, Limits{ReadIdle: benchIdle})
 	idle := NewConn(plain, tw, Limits{Idle: benchIdle})
@@ -135,7 +135,7 @@ func echo(tw *timingwheel.TimingWheel, plain net.Conn, use *atomic.Int32) {
 	}
 }
 
-// send sends so many messages on each connection and waits for their echoes.
+// send sends the given number of messages on each connection and waits for their echoes.
 func send(clients []net.Conn, messages int) {
 	var all sync.WaitGroup
 	for _, c := range clients {
@@ -154,8 +154,8 @@ func send(clients []net.Conn, messages int) {
 	all.Wait()
 }
 
-// BenchmarkTouch shows what a guard costs by itself, per Read. The inner connection's Read
-// returns at once; deadlines are set on a real connection.
+// BenchmarkTouch shows what a guard alone costs a Read. The inner connection's Read returns at
+// once; deadlines are set on a real connection.
 func BenchmarkTouch(b *testing.B) {
 	tw := timingwheel.New()
 	defer tw.Stop()
@@ -237,10 +237,11 @@ func BenchmarkSplice(b *testing.B) {
 			server, client := tcpPair(b)
 			var src, dst net.Conn = source, server
 			if wrapped {
-				src, dst = NewConn(source, tw, Limits{Idle: benchIdle}), NewConn(server, tw, Limits{Idle: benchIdle})
+				src, dst = NewConn(source, tw, Limits{Idle: benchIdle}),
+					NewConn(server, tw, Limits{Idle: benchIdle})
 			}
 			copied := make(chan error)
-			go func() { copied <- second2(io.Copy(dst, src)) }()
+			go func() { copied <- errorOf(io.Copy(dst, src)) }()
 			data := make([]byte, 1<<20)
 			b.SetBytes(size)
 			before := cpu()

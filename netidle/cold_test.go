@@ -11,10 +11,10 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// BenchmarkCold shows what a guard costs a Read by itself when a thousand connections are read in
+// BenchmarkCold shows what a guard alone costs a Read when a thousand connections are read in
 // random order, after other work has used the processor's caches. The inner connection's Read
-// returns at once; deadlines are set on real connections. The figures are medians of the
-// difference to the inner Read alone, interleaved.
+// returns at once; deadlines are set on real connections. The figures are medians of the difference
+// from the inner Read alone, interleaved.
 //
 //	go test -run '^$' -bench Cold -benchtime 300x ./netidle
 func BenchmarkCold(b *testing.B) {
@@ -46,7 +46,10 @@ func BenchmarkCold(b *testing.B) {
 		{"inner", func(i int) { inner[i].Read(p) }},
 		{"thin", func(i int) { thin[i].Read(p) }},
 		{"netidle", func(i int) { guarded[i].Read(p) }},
-		{"deadline", func(i int) { sockets[i].SetReadDeadline(time.Now().Add(benchIdle)); inner[i].Read(p) }},
+		{"deadline", func(i int) {
+			sockets[i].SetReadDeadline(time.Now().Add(benchIdle))
+			inner[i].Read(p)
+		}},
 	}
 	spent := make([][]float64, len(ops))
 	for b.Loop() {

@@ -13,8 +13,8 @@ import (
 	"github.com/go-timingwheel/timingwheel/netidle"
 )
 
-// A server whose connections are closed when nothing was read or written for a while, and
-// a client that falls silent.
+// A server closes connections on which nothing was read or written for a while. A client falls
+// silent.
 func Example() {
 	tw := timingwheel.New()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -22,7 +22,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	reasons := make(chan netidle.Reason, 1)
-	guarded := netidle.NewListener(ln, tw, netidle.Limits{Idle: 20 * time.Millisecond, Lifetime: time.Hour},
+	limits := netidle.Limits{Idle: 20 * time.Millisecond, Lifetime: time.Hour}
+	guarded := netidle.NewListener(ln, tw, limits,
 		netidle.WithOnTimeout(func(c *netidle.Conn, why netidle.Reason) { reasons <- why }))
 	defer guarded.Close()
 	go func() { // an echo server
@@ -51,7 +52,7 @@ func Example() {
 	// the server's reason: idle
 }
 
-// One connection, and the error by which its owner learns of the limit.
+// The owner of a single connection learns of the limit by an error.
 func ExampleNewConn() {
 	tw := timingwheel.New()
 	inner, peer := net.Pipe() // or what net.Dial returned
@@ -64,7 +65,7 @@ func ExampleNewConn() {
 	// Output: true read idle
 }
 
-// The limits are lifted while the server, and not the peer, keeps a connection waiting.
+// A server lifts the limits while it computes, so that only the peer's silence counts.
 func ExampleConn_SetLimits() {
 	tw := timingwheel.New()
 	inner, peer := net.Pipe()
@@ -86,7 +87,7 @@ func ExampleConn_SetLimits() {
 	// while it waits: idle
 }
 
-// A server that pings a silent client, and closes the connection if no answer comes.
+// A server pings a silent client and closes the connection if no answer comes.
 func ExampleWithExtend() {
 	tw := timingwheel.New()
 	inner, client := net.Pipe()
@@ -95,7 +96,7 @@ func ExampleWithExtend() {
 	conn := netidle.NewConn(inner, tw, netidle.Limits{ReadIdle: 20 * time.Millisecond},
 		netidle.WithExtend(func(c *netidle.Conn, why netidle.Reason, n int) time.Duration {
 			if why != netidle.ReadIdle || n > 0 {
-				return 0 // it has been asked before, and did not answer
+				return 0 // the client has not answered the ping
 			}
 			c.SetWriteDeadline(time.Now().Add(time.Second))
 			if _, err := io.WriteString(c, "ping"); err != nil {
@@ -118,8 +119,8 @@ func ExampleWithExtend() {
 	// the client received: ping
 }
 
-// An http.Server. A client that stalls in the middle of a body loses its connection, however long
-// handlers may work.
+// With HTTPListener a client that stalls in the middle of a body loses its connection, while
+// handlers may work for any time.
 func ExampleHTTPListener() {
 	tw := timingwheel.New()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

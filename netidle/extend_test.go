@@ -25,7 +25,7 @@ type asked struct {
 	calls []string
 }
 
-// by returns an Option that answers with the durations, one for each n, then with 0.
+// by returns an Option whose extend returns the answers, one for each n, and then 0.
 func (a *asked) by(answers ...time.Duration) Option {
 	a.start = time.Now()
 	return WithExtend(func(_ *Conn, why Reason, n int) time.Duration {
@@ -49,51 +49,65 @@ func TestExtend(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		limits  Limits
-		answers []time.Duration
-		reads   []time.Duration
-		writes  []time.Duration
+		answers times
+		reads   times
+		writes  times
 		calls   []string
 		why     Reason
 		at      time.Duration
 	}{
 		{name: "refused", limits: Limits{ReadIdle: 60 * second},
 			calls: []string{"read idle 0 1m0s"}, why: ReadIdle, at: 60 * second},
-		{name: "a negative answer", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{-1},
+		{name: "a negative answer", limits: Limits{ReadIdle: 60 * second}, answers: times{-1},
 			calls: []string{"read idle 0 1m0s"}, why: ReadIdle, at: 60 * second},
-		{name: "a ping that is not answered", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{10 * second, 20 * second},
-			writes: []time.Duration{60 * second},
-			calls:  []string{"read idle 0 1m0s", "read idle 1 1m10s", "read idle 2 1m30s"}, why: ReadIdle, at: 90 * second},
-		{name: "a ping that is answered", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{10 * second},
-			reads: []time.Duration{65 * second},
-			calls: []string{"read idle 0 1m0s", "read idle 0 2m5s", "read idle 1 2m15s"}, why: ReadIdle, at: 135 * second},
-		{name: "an extension that is longer than the limit", limits: Limits{ReadIdle: 10 * second}, answers: []time.Duration{time.Hour},
-			reads: []time.Duration{40 * second},
-			calls: []string{"read idle 0 10s", "read idle 0 50s", "read idle 1 1h0m50s"}, why: ReadIdle, at: time.Hour + 50*second},
-		{name: "writes", limits: Limits{WriteIdle: 60 * second}, answers: []time.Duration{10 * second},
-			writes: []time.Duration{65 * second}, reads: []time.Duration{70 * second},
-			calls: []string{"write idle 0 1m0s", "write idle 0 2m5s", "write idle 1 2m15s"}, why: WriteIdle, at: 135 * second},
-		{name: "both", limits: Limits{Idle: 60 * second}, answers: []time.Duration{10 * second},
-			writes: []time.Duration{65 * second}, reads: []time.Duration{70 * second},
-			calls: []string{"idle 0 1m0s", "idle 0 2m10s", "idle 1 2m20s"}, why: Idle, at: 140 * second},
-		{name: "life", limits: Limits{Lifetime: 60 * second}, answers: []time.Duration{10 * second, 10 * second},
-			writes: []time.Duration{65 * second}, reads: []time.Duration{65 * second},
-			calls: []string{"lifetime 0 1m0s", "lifetime 1 1m10s", "lifetime 2 1m20s"}, why: Lifetime, at: 80 * second},
-		{name: "due", limits: Limits{Due: 60 * second}, answers: []time.Duration{10 * second},
-			writes: []time.Duration{65 * second}, reads: []time.Duration{65 * second},
+		{name: "a ping that is not answered", limits: Limits{ReadIdle: 60 * second},
+			answers: times{10 * second, 20 * second},
+			writes:  times{60 * second},
+			calls:   []string{"read idle 0 1m0s", "read idle 1 1m10s", "read idle 2 1m30s"},
+			why:     ReadIdle, at: 90 * second},
+		{name: "a ping that is answered", limits: Limits{ReadIdle: 60 * second},
+			answers: times{10 * second},
+			reads:   times{65 * second},
+			calls:   []string{"read idle 0 1m0s", "read idle 0 2m5s", "read idle 1 2m15s"},
+			why:     ReadIdle, at: 135 * second},
+		{name: "an extension that is longer than the limit", limits: Limits{ReadIdle: 10 * second},
+			answers: times{time.Hour},
+			reads:   times{40 * second},
+			calls:   []string{"read idle 0 10s", "read idle 0 50s", "read idle 1 1h0m50s"},
+			why:     ReadIdle, at: time.Hour + 50*second},
+		{name: "writes", limits: Limits{WriteIdle: 60 * second}, answers: times{10 * second},
+			writes: times{65 * second}, reads: times{70 * second},
+			calls: []string{"write idle 0 1m0s", "write idle 0 2m5s", "write idle 1 2m15s"},
+			why:   WriteIdle, at: 135 * second},
+		{name: "both", limits: Limits{Idle: 60 * second}, answers: times{10 * second},
+			writes: times{65 * second}, reads: times{70 * second},
+			calls: []string{"idle 0 1m0s", "idle 0 2m10s", "idle 1 2m20s"}, why: Idle,
+			at: 140 * second},
+		{name: "lifetime", limits: Limits{Lifetime: 60 * second},
+			answers: times{10 * second, 10 * second},
+			writes:  times{65 * second}, reads: times{65 * second},
+			calls: []string{"lifetime 0 1m0s", "lifetime 1 1m10s", "lifetime 2 1m20s"},
+			why:   Lifetime, at: 80 * second},
+		{name: "due", limits: Limits{Due: 60 * second}, answers: times{10 * second},
+			writes: times{65 * second}, reads: times{65 * second},
 			calls: []string{"overdue 0 1m0s", "overdue 1 1m10s"}, why: Overdue, at: 70 * second},
-		{name: "two limits", limits: Limits{ReadIdle: 60 * second, Lifetime: 65 * second}, answers: []time.Duration{10 * second},
-			calls: []string{"read idle 0 1m0s", "lifetime 0 1m5s", "read idle 1 1m10s"}, why: ReadIdle, at: 70 * second},
-		{name: "a nanosecond, rounded up to the tick", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{1, 1},
-			calls: []string{"read idle 0 1m0s", "read idle 1 1m0.001s", "read idle 2 1m0.002s"}, why: ReadIdle, at: 60*second + 2*time.Millisecond},
-		{name: "for ever", limits: Limits{ReadIdle: 60 * second}, answers: []time.Duration{math.MaxInt64},
-			reads: []time.Duration{10 * time.Hour},
+		{name: "two limits", limits: Limits{ReadIdle: 60 * second, Lifetime: 65 * second},
+			answers: times{10 * second},
+			calls:   []string{"read idle 0 1m0s", "lifetime 0 1m5s", "read idle 1 1m10s"},
+			why:     ReadIdle, at: 70 * second},
+		{name: "a nanosecond, rounded up to the tick", limits: Limits{ReadIdle: 60 * second},
+			answers: times{1, 1},
+			calls:   []string{"read idle 0 1m0s", "read idle 1 1m0.001s", "read idle 2 1m0.002s"},
+			why:     ReadIdle, at: 60*second + 2*time.Millisecond},
+		{name: "forever", limits: Limits{ReadIdle: 60 * second}, answers: times{math.MaxInt64},
+			reads: times{10 * time.Hour},
 			calls: []string{"read idle 0 1m0s", "read idle 0 10h1m0s"}},
 	} {
 		for _, expire := range []bool{false, true} {
 			t.Run(fmt.Sprint(test.name, expire), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var a asked
-					var s struck
+					var s timeouts
 					opts := []Option{a.by(test.answers...), s.hook(time.Now())}
 					if expire {
 						opts = append(opts, WithExpire())
@@ -115,15 +129,16 @@ func TestExtend(t *testing.T) {
 					time.Sleep(20 * time.Hour)
 					synctest.Wait()
 					whys, ats := s.list()
-					if expire { // afterwards a limit of the other direction may be reached
-						a.calls, whys, ats = a.calls[:min(len(a.calls), len(test.calls))], whys[:min(len(whys), 1)], ats[:min(len(ats), 1)]
+					if expire { // a limit of the other direction may be reached afterwards
+						a.calls, whys, ats = a.calls[:min(len(a.calls), len(test.calls))],
+							whys[:min(len(whys), 1)], ats[:min(len(ats), 1)]
 					}
 					require.Equal(t, test.calls, a.calls)
 					if test.why == 0 {
 						require.Empty(t, whys)
 					} else {
 						require.Equal(t, []Reason{test.why}, whys)
-						require.Equal(t, []time.Duration{test.at}, ats)
+						require.Equal(t, times{test.at}, ats)
 					}
 				})
 			})
@@ -131,7 +146,7 @@ func TestExtend(t *testing.T) {
 	}
 }
 
-// What extend may do while it runs.
+// extend may do these things while it runs.
 func TestExtendReentrant(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -151,12 +166,13 @@ func TestExtendReentrant(t *testing.T) {
 			time.Sleep(10 * second)
 			return second
 		}, []string{"read idle 0 1m0s", "read idle 0 2m0s"}, ReadIdle, 120 * second},
-		{"takes longer than the limit, and something came meanwhile", func(c *Conn, peer net.Conn) time.Duration {
-			peer.Write([]byte("late"))
-			time.Sleep(200 * second)
-			return second
-		}, []string{"read idle 0 1m0s", "read idle 0 4m20s"}, ReadIdle, 260 * second},
-		{"blocks beyond the life", func(c *Conn, _ net.Conn) time.Duration {
+		{"takes longer than the limit, and something came meanwhile",
+			func(c *Conn, peer net.Conn) time.Duration {
+				peer.Write([]byte("late"))
+				time.Sleep(200 * second)
+				return second
+			}, []string{"read idle 0 1m0s", "read idle 0 4m20s"}, ReadIdle, 260 * second},
+		{"blocks beyond the lifetime", func(c *Conn, _ net.Conn) time.Duration {
 			time.Sleep(2000 * second)
 			return second
 		}, []string{"read idle 0 1m0s", "lifetime 0 16m40s"}, Lifetime, 1000 * second},
@@ -200,10 +216,11 @@ func TestExtendReentrant(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tw := timingwheel.New(timingwheel.WithPanicHandler(func(any, []byte) {}))
-				var s struck
+				var s timeouts
 				a := asked{start: time.Now()}
 				inner, peer := net.Pipe()
-				c := NewConn(inner, tw, Limits{ReadIdle: 60 * second, Lifetime: 1000 * second}, s.hook(a.start),
+				c := NewConn(inner, tw, Limits{ReadIdle: 60 * second, Lifetime: 1000 * second},
+					s.hook(a.start),
 					WithExtend(func(c *Conn, why Reason, n int) time.Duration {
 						if a.note(why, n) == 1 {
 							return test.extend(c, peer)
@@ -235,10 +252,11 @@ func TestExtendReentrant(t *testing.T) {
 	}
 }
 
-// A limit that is set anew counts anew, and so do the calls.
+// If SetLimits sets a limit again, it and the calls of extend count again from the beginning.
 func TestExtendSetLimits(t *testing.T) {
 	for why, limits := range map[Reason]Limits{
-		ReadIdle: {ReadIdle: 60 * second}, WriteIdle: {WriteIdle: 60 * second}, Idle: {Idle: 60 * second}, Overdue: {Due: 60 * second},
+		ReadIdle: {ReadIdle: 60 * second}, WriteIdle: {WriteIdle: 60 * second},
+		Idle: {Idle: 60 * second}, Overdue: {Due: 60 * second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := asked{start: time.Now()}
@@ -253,12 +271,13 @@ func TestExtendSetLimits(t *testing.T) {
 			_, err := c.Read(make([]byte, 1))
 			require.ErrorIs(t, err, ErrTimeout)
 			synctest.Wait()
-			require.Equal(t, []string{fmt.Sprint(why, " 0 1m0s"), fmt.Sprint(why, " 0 2m0s")}, a.calls)
+			require.Equal(t, []string{fmt.Sprint(why, " 0 1m0s"), fmt.Sprint(why, " 0 2m0s")},
+				a.calls)
 		})
 	}
 }
 
-// Extensions hold on when the wheel is stopped, before or while extend runs.
+// Extensions remain in force if the wheel is stopped, before extend runs or while it does.
 func TestExtendStoppedWheel(t *testing.T) {
 	for _, stopAt := range []time.Duration{0, 30 * second, 62 * second, 70 * second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -267,11 +286,12 @@ func TestExtendStoppedWheel(t *testing.T) {
 			time.AfterFunc(stopAt, tw.Stop)
 			inner, peer := net.Pipe()
 			defer peer.Close()
-			c := NewConn(inner, tw, Limits{Idle: 60 * second}, a.by(), WithExtend(func(_ *Conn, why Reason, n int) time.Duration {
-				a.note(why, n)
-				time.Sleep(5 * second)
-				return []time.Duration{10 * second, 0}[n]
-			}))
+			c := NewConn(inner, tw, Limits{Idle: 60 * second}, a.by(),
+				WithExtend(func(_ *Conn, why Reason, n int) time.Duration {
+					a.note(why, n)
+					time.Sleep(5 * second)
+					return []time.Duration{10 * second, 0}[n]
+				}))
 			_, err := c.Read(make([]byte, 1))
 			require.ErrorIs(t, err, ErrTimeout)
 			require.Equal(t, 80*second, time.Since(a.start))
@@ -281,7 +301,7 @@ func TestExtendStoppedWheel(t *testing.T) {
 	}
 }
 
-// Random reads and answers, against a model that goes from event to event.
+// Random reads and answers have the result of a model that goes from event to event.
 func TestExtendRandom(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -289,7 +309,7 @@ func TestExtendRandom(t *testing.T) {
 		var reads []time.Duration
 		for at := time.Duration(0); len(reads) < 20; {
 			at += time.Duration(random.IntN(40000)) * time.Millisecond
-			reads = append(reads, at+500*time.Microsecond) // never at the tick of a call
+			reads = append(reads, at+500*time.Microsecond) // not at the tick of a call
 		}
 		answer := func(n int) time.Duration { return time.Duration(3-n) * 4 * second }
 
@@ -329,8 +349,8 @@ func TestExtendRandom(t *testing.T) {
 	}
 }
 
-// Touches, SetLimits and extensions from many goroutines. There is one call at a time, so what
-// extend changes needs no lock, and none before the limit or the extension is over.
+// Many goroutines touch, set limits and extend them. There is one call of extend at a time, so it
+// needs no lock, and no call comes before the limit or the extension has passed.
 func TestHammerExtend(t *testing.T) {
 	const limit = 2 * time.Millisecond
 	tw := newWheel(t)
@@ -339,16 +359,17 @@ func TestHammerExtend(t *testing.T) {
 		var calls int
 		var answered time.Time
 		inner, peer := net.Pipe()
-		c := NewConn(inner, tw, Limits{ReadIdle: limit}, WithExtend(func(_ *Conn, _ Reason, n int) time.Duration {
-			if n > 0 && time.Since(answered) < limit/2 {
-				t.Error("early")
-			}
-			if calls++; calls > 100 {
-				return 0
-			}
-			answered = time.Now()
-			return limit / 2
-		}))
+		c := NewConn(inner, tw, Limits{ReadIdle: limit},
+			WithExtend(func(_ *Conn, _ Reason, n int) time.Duration {
+				if n > 0 && time.Since(answered) < limit/2 {
+					t.Error("early")
+				}
+				if calls++; calls > 100 {
+					return 0
+				}
+				answered = time.Now()
+				return limit / 2
+			}))
 		for range 2 {
 			all.Go(func() {
 				for c.Reason() == 0 {
@@ -356,7 +377,8 @@ func TestHammerExtend(t *testing.T) {
 					case 0:
 						c.TouchRead(time.Now())
 					case 1:
-						c.SetLimits(Limits{ReadIdle: limit, Idle: time.Duration(rand.IntN(2)) * time.Hour})
+						c.SetLimits(Limits{ReadIdle: limit,
+							Idle: time.Duration(rand.IntN(2)) * time.Hour})
 					}
 					time.Sleep(time.Duration(rand.IntN(4000)) * time.Microsecond)
 				}

@@ -1,9 +1,14 @@
 package netidle
 
 import (
+	"crypto/tls"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,16 +19,16 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file lets activity and expiry meet, on short limits and real sockets. "Never
-// early" is exact here: for a closing to be right, a whole limit without any touch must
-// have passed before it, and only touches that were made before it count.
+// This file runs activity and expiry at the same time, with short limits and real sockets. It tests
+// exactly that no connection is closed early: a whole limit without any touch must have passed
+// before the closing, and only touches that were made before it count.
 
-// touched is a touch: the instant that was recorded, and one when it had been.
+// touched is a touch: the instant that it recorded, and a later one when it was done.
 type touched struct{ at, done int64 }
 
-// requireNotEarly checks a connection that was closed no later than closed. The limit was
-// reached at some touch plus limit, before closed, and every touch done before that was
-// no later.
+// requireNotEarly requires that a connection, which was closed no later than closed, was not closed
+// early: some touch plus limit is before closed, and no touch that was done before that instant is
+// later than this touch.
 func requireNotEarly(t *testing.T, touches []touched, limit time.Duration, closed int64) {
 	t.Helper()
 	if isEarly(touches, limit, closed) {
@@ -32,7 +37,7 @@ func requireNotEarly(t *testing.T, touches []touched, limit time.Duration, close
 }
 
 func isEarly(touches []touched, limit time.Duration, closed int64) bool {
-	for _, last := range append(touches, touched{}) { // the beginning counts as one
+	for _, last := range append(touches, touched{}) { // the beginning counts as a touch
 		reached := last.at + int64(limit)
 		right := reached <= closed
 		for _, other := range touches {
@@ -55,8 +60,8 @@ func TestIsEarly(t *testing.T) {
 	require.True(t, isEarly(nil, 10, 9))
 }
 
-// Each connection has a reader, whose peer falls silent after a while; each must be
-// closed once, by its hook, and not early.
+// Each connection has a reader whose peer falls silent after a while. Each must be closed once and
+// not early, and its hook must be called.
 func TestHammerReads(t *testing.T) {
 	const (
 		conns = 150
@@ -65,19 +70,20 @@ func TestHammerReads(t *testing.T) {
 	tw := timingwheel.New()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	var hooks sync.Map // *Conn to *atomic.Int64
+	var hooks sync.Map // from *Conn to when it was called
 	var all sync.WaitGroup
 	all.Add(conns) // hooks
-	listener := NewListener(l, tw, Limits{ReadIdle: limit}, WithOnTimeout(func(c *Conn, why Reason) {
-		closed := c.now()
-		if old, again := hooks.LoadOrStore(c, closed); again {
-			t.Errorf("hook called again, at %v and %v", old, closed)
-		}
-		if why != ReadIdle {
-			t.Errorf("reason %v", why)
-		}
-		all.Done()
-	}))
+	listener := NewListener(l, tw, Limits{ReadIdle: limit},
+		WithOnTimeout(func(c *Conn, why Reason) {
+			closed := c.now()
+			if old, again := hooks.LoadOrStore(c, closed); again {
+				t.Errorf("hook called again, at %v and %v", old, closed)
+			}
+			if why != ReadIdle {
+				t.Errorf("reason %v", why)
+			}
+			all.Done()
+		}))
 	for range conns {
 		peer, err := net.Dial("tcp", l.Addr().String())
 		require.NoError(t, err)
@@ -104,7 +110,8 @@ func TestHammerReads(t *testing.T) {
 				}
 				touches = append(touches, touched{c.lastRead(), c.now()})
 			}
-			require.Eventually(t, func() bool { _, ok := hooks.Load(c); return ok }, 30*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { _, ok := hooks.Load(c); return ok }, 30*time.Second,
+				time.Millisecond)
 			closed, _ := hooks.Load(c)
 			requireNotEarly(t, touches, limit, closed.(int64))
 		})
@@ -117,8 +124,8 @@ func TestHammerReads(t *testing.T) {
 	tw.Stop()
 }
 
-// Several goroutines touch one connection, each with a clock reading that may be old
-// when it arrives, others change its limits, and some close it.
+// Several goroutines touch one connection, with clock readings that may be old by then, change its
+// limits, and sometimes close it.
 func TestHammerTouches(t *testing.T) {
 	const (
 		conns = 60
@@ -156,10 +163,12 @@ func TestHammerTouches(t *testing.T) {
 						}
 						done := c.now()
 						mu.Lock()
-						touches = append(touches, touched{int64(now.Sub(c.config.Load().epoch)), done})
+						at := int64(now.Sub(c.config.Load().epoch))
+						touches = append(touches, touched{at, done})
 						mu.Unlock()
 						if i%3 == 0 {
-							c.SetLimits(Limits{Idle: limit, Lifetime: time.Hour + time.Duration(rand.Int64N(1000))})
+							lifetime := time.Hour + time.Duration(rand.Int64N(1000))
+							c.SetLimits(Limits{Idle: limit, Lifetime: lifetime})
 						}
 						if i%10 == 0 && rand.IntN(100) == 0 {
 							c.Close()
@@ -172,7 +181,7 @@ func TestHammerTouches(t *testing.T) {
 				if i%10 == 0 {
 					c.Close()
 					if c.Reason() == 0 {
-						return // nobody's hook, then
+						return // no hook is called
 					}
 				}
 				<-hooked
@@ -185,8 +194,8 @@ func TestHammerTouches(t *testing.T) {
 	}
 }
 
-// Closing, expiring, reading, writing and setting limits all at once: for the race
-// detector, and for what is left behind.
+// Closing, expiring, reading, writing and setting limits at once must be free of data races and
+// leave nothing behind.
 func TestHammerEverything(t *testing.T) {
 	tw := newWheel(t)
 	var all sync.WaitGroup
@@ -196,7 +205,8 @@ func TestHammerEverything(t *testing.T) {
 			opts = append(opts, WithExpire())
 		}
 		a, b := tcpPair(t)
-		c := NewConn(a, tw, Limits{ReadIdle: 5 * time.Millisecond, WriteIdle: 7 * time.Millisecond, Idle: 4 * time.Millisecond, Lifetime: 30 * time.Millisecond}, opts...)
+		c := NewConn(a, tw, Limits{ReadIdle: 5 * time.Millisecond, WriteIdle: 7 * time.Millisecond,
+			Idle: 4 * time.Millisecond, Lifetime: 30 * time.Millisecond}, opts...)
 		all.Go(func() { io.Copy(b, b); b.Close() })
 		all.Go(func() { io.Copy(io.Discard, c) })
 		all.Go(func() {
@@ -214,4 +224,70 @@ func TestHammerEverything(t *testing.T) {
 		})
 	}
 	all.Wait()
+}
+
+// With many clients at once, handlers that work for longer than the limits answer, and clients that
+// stall lose their connections.
+func TestHammerHTTP(t *testing.T) {
+	const limit = 250 * time.Millisecond // longer than a loaded machine may stall
+	for _, useTLS := range []bool{false, true} {
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/reads":
+				io.Copy(io.Discard, r.Body)
+			case "/flushes":
+				w.(http.Flusher).Flush()
+			}
+			time.Sleep(2 * limit)
+			hello(w, r)
+		}
+		server := httptest.NewUnstartedServer(http.HandlerFunc(handler))
+		server.Listener = HTTPListener(server.Config, server.Listener, newWheel(t), HTTPLimits{
+			Header: time.Minute, Body: limit, MinBodyRate: 1, Response: limit,
+			Idle: time.Minute, Lifetime: time.Hour, Grace: time.Hour,
+		})
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		if useTLS {
+			server.StartTLS()
+		} else {
+			server.Start()
+		}
+		client := server.Client() // which sends a short body together with the header
+		var all sync.WaitGroup
+		for i := range 40 {
+			all.Go(func() {
+				for j := range 4 {
+					path := []string{"/", "/reads", "/flushes"}[(i+j)%3]
+					sent := strings.NewReader("0123456789")
+					response, err := client.Post(server.URL+path, "", sent)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					body, err := io.ReadAll(response.Body)
+					response.Body.Close()
+					if err != nil || string(body) != "hello" {
+						t.Errorf("%s: %q, %v", path, body, err)
+					}
+				}
+			})
+			all.Go(func() {
+				for range 2 {
+					c, err := net.Dial("tcp", server.Listener.Addr().String())
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if useTLS {
+						c = tls.Client(c, &tls.Config{InsecureSkipVerify: true})
+					}
+					io.WriteString(c, strings.Replace(post, "/", "/reads", 1)+"abc")
+					io.Copy(io.Discard, c) // to the end
+					c.Close()
+				}
+			})
+		}
+		all.Wait()
+		server.Close()
+	}
 }

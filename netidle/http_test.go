@@ -1,6 +1,7 @@
 package netidle
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -16,11 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This file puts http.Server and package tls on top.
+// This file tests http.Server and package tls on top of a Listener, and a Conn on top of package
+// tls.
 
-// httpServer serves on a Listener and returns the address, a client that trusts it, and
-// the Listener's limits' witness.
-func httpServer(t *testing.T, limits Limits, useTLS bool, handler http.Handler, setUp func(*http.Server), opts ...Option) (string, *http.Client) {
+// httpServer serves on a Listener and returns the address and a client that trusts it.
+func httpServer(t *testing.T, limits Limits, useTLS bool, handler http.Handler,
+	setUp func(*http.Server), opts ...Option) (string, *http.Client) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.Listener = NewListener(server.Listener, newWheel(t), limits, opts...)
@@ -81,8 +83,8 @@ func TestHTTP(t *testing.T) {
 				}
 				require.Equal(t, proto, string(body))
 			}
-			hooked.Wait() // the client keeps it alive, and silent
-			<-gone        // the server has noticed
+			hooked.Wait() // the client keeps the connection open, and silent
+			<-gone        // the server has noticed it
 		})
 	}
 }
@@ -123,7 +125,7 @@ func TestHTTPSlowHandler(t *testing.T) {
 	}
 }
 
-// http.FileServer reaches the inner connection with the file in a LimitedReader.
+// http.FileServer passes the file to the inner connection in a LimitedReader.
 func TestHTTPFile(t *testing.T) {
 	dir := t.TempDir()
 	data := make([]byte, 2*filePiece)
@@ -131,7 +133,8 @@ func TestHTTPFile(t *testing.T) {
 	recorded := make(chan *recorder, 1)
 	tw := newWheel(t)
 	server := httptest.NewUnstartedServer(http.FileServer(http.Dir(dir)))
-	server.Listener = NewListener(recordingListener{server.Listener, recorded}, tw, Limits{Idle: time.Minute})
+	server.Listener = NewListener(recordingListener{server.Listener, recorded}, tw,
+		Limits{Idle: time.Minute})
 	server.Start()
 	defer server.Close()
 	response, err := server.Client().Get(server.URL + "/file")
@@ -164,7 +167,7 @@ func (l recordingListener) Accept() (net.Conn, error) {
 	return inner, nil
 }
 
-// A Conn around a tls.Conn: the send queue is that of the socket under it.
+// A Conn around a tls.Conn looks at the send queue of the socket underneath.
 func TestAroundTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.StartTLS()
@@ -176,7 +179,7 @@ func TestAroundTLS(t *testing.T) {
 	require.Same(t, a, outer.config.Load().more.socket)
 	client := tls.Client(b, &tls.Config{InsecureSkipVerify: true})
 	defer client.Close()
-	go client.HandshakeContext(context.Background()) // and then it takes nothing
+	go client.HandshakeContext(context.Background()) // and then take nothing
 	var err error
 	for err == nil {
 		_, err = outer.Write(make([]byte, 1<<20))
@@ -185,21 +188,66 @@ func TestAroundTLS(t *testing.T) {
 	require.ErrorIs(t, outer.Close(), ErrTimeout, "it was closed already")
 }
 
-func TestListenerErrors(t *testing.T) {
-	tw := newWheel(t)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	listener := NewListener(l, tw, Limits{})
-	require.Equal(t, l.Addr(), listener.Addr())
-	require.NoError(t, listener.Close())
-	_, err = listener.Accept()
-	require.ErrorIs(t, err, net.ErrClosed)
-	_, ok := err.(*net.OpError)
-	require.True(t, ok, "as it is")
-	_, err = NewListener(nilListener{}, tw, Limits{}).Accept()
-	require.ErrorContains(t, err, "nil connection")
+// Package tls says goodbye to a silent peer if the Conn is around it, or if it is on top of a Conn
+// with WithExpire and Limits.ReadIdle.
+func TestTLSGoodbye(t *testing.T) {
+	server := httptest.NewUnstartedServer(nil)
+	server.StartTLS()
+	defer server.Close()
+	server.TLS.MaxVersion = tls.VersionTLS12 // in which alerts can be seen from outside
+	for _, test := range []struct {
+		opts          []Option
+		around, alert bool
+	}{
+		{[]Option{WithExpire()}, false, true},
+		{nil, false, false},
+		{nil, true, true},
+	} {
+		tw := newWheel(t)
+		a, b := tcpPair(t)
+		var conn net.Conn
+		if test.around {
+			conn = NewConn(tls.Server(a, server.TLS), tw, Limits{}, test.opts...)
+		} else {
+			conn = tls.Server(NewConn(a, tw, Limits{}, test.opts...), server.TLS)
+		}
+		served := make(chan error, 1)
+		go func() {
+			p := make([]byte, 1)
+			_, err := conn.Read(p) // with the handshake
+			if err == nil {
+				c, _ := Find(conn)
+				c.SetLimits(Limits{ReadIdle: 20 * time.Millisecond})
+				_, err = conn.Read(p)
+			}
+			conn.Close()
+			served <- err
+		}()
+		var received bytes.Buffer
+		client := tls.Client(&teeConn{b, &received}, &tls.Config{InsecureSkipVerify: true})
+		_, err := client.Write([]byte("x"))
+		require.NoError(t, err)
+		_, err = client.Read(make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+		require.ErrorIs(t, <-served, ErrTimeout) // before the client's goodbye can arrive
+		client.Close()
+		var last byte
+		for p := received.Bytes(); len(p) > 0; p = p[5+int(p[3])<<8+int(p[4]):] { // records
+			last = p[0]
+		}
+		const alert = 21
+		require.Equal(t, test.alert, last == alert)
+	}
 }
 
-type nilListener struct{ net.Listener }
+// teeConn records what is read.
+type teeConn struct {
+	net.Conn
+	read *bytes.Buffer
+}
 
-func (nilListener) Accept() (net.Conn, error) { return nil, nil }
+func (c *teeConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.read.Write(p[:n])
+	return n, err
+}

@@ -13,7 +13,10 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// A client that trickles is cut when it falls behind MinRate, one that keeps up is not.
+// This file tests Limits.MinRate and Limits.Spread.
+
+// A client that trickles loses its connection when it falls behind MinRate, one that keeps up does
+// not.
 func TestMinRate(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -24,14 +27,21 @@ func TestMinRate(t *testing.T) {
 		at     time.Duration
 	}{
 		{"silent", Limits{Due: 10 * second, MinRate: 100}, time.Hour, 1, 0, 10 * second},
-		{"a trickle", Limits{Due: 10 * second, MinRate: 100}, second, 1, 1000, 10*second + 100*time.Millisecond},
-		{"half the rate", Limits{Due: 10 * second, MinRate: 100}, second, 45, 1 << 20, 17*second + 650*time.Millisecond},
-		{"the rate, until it stops", Limits{Due: 10 * second, MinRate: 100}, second, 100, 6000, 70 * second},
-		{"fast, then nothing", Limits{Due: 10 * second, MinRate: 100}, second, 60000, 60000, 610 * second},
-		{"fast, then nothing, with a limit on that", Limits{Due: 10 * second, MinRate: 100, ReadIdle: 20 * second}, second, 60000, 60000, 21 * second},
+		{"a trickle", Limits{Due: 10 * second, MinRate: 100}, second, 1, 1000,
+			10*second + 100*time.Millisecond},
+		{"half the rate", Limits{Due: 10 * second, MinRate: 100}, second, 45, 1 << 20,
+			17*second + 650*time.Millisecond},
+		{"the rate, until it stops", Limits{Due: 10 * second, MinRate: 100}, second, 100, 6000,
+			70 * second},
+		{"fast, then nothing", Limits{Due: 10 * second, MinRate: 100}, second, 60000, 60000,
+			610 * second},
+		{"fast, then nothing, with a limit on that",
+			Limits{Due: 10 * second, MinRate: 100, ReadIdle: 20 * second}, second, 60000, 60000,
+			21 * second},
 		{"without a rate", Limits{Due: 10 * second}, second, 100, 6000, 10 * second},
 		{"a rate without Due", Limits{MinRate: 100, Idle: 20 * second}, second, 1, 10, 30 * second},
-		{"overflow", Limits{Due: math.MaxInt64, MinRate: 1, Lifetime: time.Hour}, second, 1, 10, time.Hour},
+		{"overflow", Limits{Due: math.MaxInt64, MinRate: 1, Lifetime: time.Hour}, second, 1, 10,
+			time.Hour},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,7 +53,7 @@ func TestMinRate(t *testing.T) {
 						peer.Write(make([]byte, test.bytes))
 					}
 				}()
-				defer time.Sleep(10 * time.Hour) // until that has ended
+				defer time.Sleep(10 * time.Hour) // until the writer has ended
 				_, err := io.Copy(io.Discard, readerOnly{c})
 				require.ErrorIs(t, err, ErrTimeout)
 				require.Equal(t, test.at, time.Since(start).Round(10*time.Millisecond))
@@ -53,7 +63,7 @@ func TestMinRate(t *testing.T) {
 	}
 }
 
-// Bytes count from the SetLimits on, and only while they are asked for.
+// Bytes count from SetLimits on, and only while a limit depends on them.
 func TestMinRateCountsFromSetLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -72,7 +82,7 @@ func TestMinRateCountsFromSetLimits(t *testing.T) {
 	})
 }
 
-// What io.Copy moves in the kernel counts, too.
+// Bytes that io.Copy moves in the kernel count, too.
 func TestMinRateCopies(t *testing.T) {
 	tw := newWheel(t)
 	from, feed := pair(t, tw, Limits{Due: time.Hour, MinRate: 100})
@@ -94,14 +104,15 @@ func TestMinRateCopies(t *testing.T) {
 	require.EqualValues(t, n, from.config.Load().more.rare.received.Load())
 }
 
-// Connections of the same age leave at different times, none before its Lifetime.
+// Connections of the same age are closed at different times, none before its Lifetime.
 func TestSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		var s struck
+		var s timeouts
 		tw := timingwheel.New()
 		inner := make(chan net.Conn, 200)
-		l := NewListener(chanListener(inner), tw, Limits{Lifetime: time.Hour, Spread: 10 * time.Minute}, s.hook(start))
+		l := NewListener(chanListener(inner), tw,
+			Limits{Lifetime: time.Hour, Spread: 10 * time.Minute}, s.hook(start))
 		for range cap(inner) {
 			conn, peer := net.Pipe()
 			defer peer.Close()
@@ -126,7 +137,8 @@ func TestSpread(t *testing.T) {
 		conn, _ := net.Pipe()
 		defer conn.Close()
 		c := NewConn(conn, tw, Limits{})
-		require.EqualValues(t, time.Duration(forever), c.lifetimeOf(Limits{Lifetime: math.MaxInt64 - 1, Spread: math.MaxInt64}))
+		require.EqualValues(t, time.Duration(forever),
+			c.lifetimeOf(Limits{Lifetime: math.MaxInt64 - 1, Spread: math.MaxInt64}))
 		require.Zero(t, c.lifetimeOf(Limits{Spread: second}))
 	})
 }

@@ -21,17 +21,19 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file measures what a guard costs an echo server, in a process of its own: the client's
-// share is not in the figures.
+// This file measures what a guard costs an echo server. The server is a process of its own, so the
+// figures do not contain the client's share.
 //
 //	go test -run '^$' -bench Server -benchtime 100x ./netidle
 
-// serverEnv makes the test binary a server. Its value names the guard; with "all" each connection
-// has all of them, and a command says which is in use. Where connections lie in memory makes more
-// of a difference than the guards do, so that only the same connections can be compared.
+// serverEnv makes the test binary a server. Its value names the guard. With "all", each connection
+// has all guards, and a command selects the one in use. The place of a connection in memory matters
+// more than its guard, so only figures of the same connections can be compared.
 const serverEnv = "NETIDLE_ECHO_SERVER"
 
-var serverGuards = [...]string{"plain", "thin", "netidle-read", "netidle-idle", "deadline-read", "deadline-both"}
+var serverGuards = [...]string{
+	"plain", "thin", "netidle-read", "netidle-idle", "deadline-read", "deadline-both",
+}
 
 const (
 	plainGuard = iota
@@ -48,19 +50,19 @@ type thinConn struct{ net.Conn }
 func (c *thinConn) Read(p []byte) (int, error)  { return c.Conn.Read(p) }
 func (c *thinConn) Write(p []byte) (int, error) { return c.Conn.Write(p) }
 
-// Commands, the first byte of a message. All but cmdEcho are answered with the processor time
+// The first byte of a message is a command. The answer to all but cmdEcho is the processor time
 // that the server has used and the size of its heap.
 const (
 	cmdEcho = iota
 	cmdUsed
 	cmdHeap
-	cmdGuard // and above
+	cmdGuard // this and above: use a guard
 )
 
 type echoServer struct {
 	tw         *timingwheel.TimingWheel
 	read, idle *Listener
-	only       int // the guard, or -1 for all
+	only       int // the guard of all connections, or -1 if they have all guards
 	use        atomic.Int32
 }
 
@@ -77,7 +79,7 @@ func runServer(name string) {
 	}
 	fmt.Println(l.Addr())
 	go func() {
-		io.Copy(io.Discard, os.Stdin) // the client's end
+		io.Copy(io.Discard, os.Stdin) // until the client ends
 		os.Exit(0)
 	}()
 	tw := timingwheel.New()
@@ -221,7 +223,7 @@ func (s *echoClient) command(b *testing.B, command byte) (used time.Duration, he
 }
 
 // BenchmarkServer shows, for 1 and 1,000 connections, what a guard adds to the server's processor
-// time for a message: the median over the iterations of the difference to none.
+// time for a message: the median over the iterations of the difference from no guard.
 func BenchmarkServer(b *testing.B) {
 	const messages = 4000
 	for _, conns := range []int{1, 1000} {
@@ -234,7 +236,7 @@ func BenchmarkServer(b *testing.B) {
 				for i := range spent {
 					i = (i + turn) % len(spent)
 					s.command(b, cmdGuard+byte(i))
-					send(s.clients, 1) // a server that waits in Read has chosen before
+					send(s.clients, 1) // a server that waits in Read chose its guard before
 					before, _ := s.command(b, cmdUsed)
 					send(s.clients, messages/conns)
 					after, _ := s.command(b, cmdUsed)

@@ -5,15 +5,63 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel"
 )
 
-// With WithReset the peer's end is an error, and the server waits for nothing; without it the
-// peer gets all that was sent, and the end of the stream.
+// This file tests WithOnTimeout, WithReset and WithActivity. Other options are tested with what
+// they change.
+
+// The owner sees the error of the limit after the hook has returned. No hook begins after the
+// owner's Close.
+func TestHookIsOverBeforeTheOwnerKnows(t *testing.T) {
+	tw := newWheel(t)
+	var all sync.WaitGroup
+	for i := range 300 {
+		all.Go(func() {
+			var over atomic.Bool
+			c, _ := pair(t, tw, Limits{Idle: 3 * time.Millisecond},
+				WithOnTimeout(func(*Conn, Reason) {
+					if over.Load() {
+						t.Error("the hook began after Close")
+					}
+					time.Sleep(time.Millisecond)
+					if over.Load() {
+						t.Error("the hook runs after Close")
+					}
+				}))
+			_, err := c.Read(make([]byte, 1))
+			if !errors.Is(err, ErrTimeout) {
+				t.Error(i, err)
+			}
+			c.Close()
+			over.Store(true)
+		})
+	}
+	all.Wait()
+}
+
+// A hook that panics does not keep the connection open.
+func TestHookPanics(t *testing.T) {
+	recovered := make(chan any, 1)
+	tw := timingwheel.New(timingwheel.WithPanicHandler(func(v any, _ []byte) { recovered <- v }))
+	defer tw.Stop()
+	c, _ := pair(t, tw, Limits{Idle: time.Millisecond},
+		WithOnTimeout(func(*Conn, Reason) { panic("hook") }))
+	_, err := c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, net.ErrClosed)
+	require.Equal(t, "hook", <-recovered)
+}
+
+// With WithReset the peer reads an error and the server waits for nothing. Without it the peer
+// reads all that was sent, and the end of the stream.
 func TestReset(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -23,8 +71,10 @@ func TestReset(t *testing.T) {
 	}{
 		{"FIN", func(c net.Conn) net.Conn { return c }, nil, false},
 		{"reset", func(c net.Conn) net.Conn { return c }, []Option{WithReset()}, true},
-		{"under a layer", func(c net.Conn) net.Conn { return struct{ net.Conn }{c} }, []Option{WithReset()}, true},
-		{"under TLS", func(c net.Conn) net.Conn { return tls.Server(c, tlsConfig(t)) }, []Option{WithReset()}, true},
+		{"under a layer", func(c net.Conn) net.Conn { return struct{ net.Conn }{c} },
+			[]Option{WithReset()}, true},
+		{"under TLS", func(c net.Conn) net.Conn { return tls.Server(c, tlsConfig(t)) },
+			[]Option{WithReset()}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := tcpPair(t)
@@ -58,7 +108,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// closeConn tells of its first Close.
+// closeConn reports its first Close.
 type closeConn struct {
 	net.Conn
 	closed chan error
@@ -75,9 +125,10 @@ func (c closeConn) Close() error {
 	return err
 }
 
-// LastRead and LastWrite are exact whatever the limits are, and go on over SetLimits.
+// LastRead and LastWrite are exact for all limits, also after SetLimits.
 func TestActivity(t *testing.T) {
-	for _, limits := range []Limits{{}, {ReadIdle: time.Hour}, {WriteIdle: time.Hour}, {Idle: time.Hour}, {Due: time.Hour}, {Lifetime: time.Hour}} {
+	for _, limits := range []Limits{{}, {ReadIdle: time.Hour}, {WriteIdle: time.Hour},
+		{Idle: time.Hour}, {Due: time.Hour}, {Lifetime: time.Hour}} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			c, peer, _ := pipe(t, limits, WithActivity())
@@ -113,12 +164,11 @@ func TestActivity(t *testing.T) {
 	require.Zero(t, c.LastWrite())
 }
 
-// A connection that is old leaves when nothing has moved for a second, by the parts that are
-// there for it.
+// WithExtend and LastRead together close an old connection once nothing has moved for a second.
 func TestLeaveWhenQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		var s struck
+		var s timeouts
 		c, _, _ := pipe(t, Limits{Lifetime: time.Minute}, WithActivity(), s.hook(start),
 			WithExtend(func(c *Conn, why Reason, n int) time.Duration {
 				if quiet := time.Since(c.LastWrite()); n < 100 && quiet < second {
