@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -12,43 +13,46 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-timingwheel/timingwheel"
-	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 	"github.com/go-timingwheel/timingwheel/netidle"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestReaper serves one connection on the fake clock, over a pipe, in real durations.
-func TestReaper(t *testing.T) {
+// TestServe serves one connection on the fake clock, over a pipe, in real durations.
+func TestServe(t *testing.T) {
+	const s = time.Second
 	for name, tc := range map[string]struct {
 		asks    []time.Duration // when requests are sent
 		request string
 		at      time.Duration // when the connection is closed
 		why     netidle.Reason
 	}{
-		"silent":         {nil, "", idleLimit, netidle.Idle},
-		"one request":    {[]time.Duration{20 * time.Second}, "GET /", 20*time.Second + idleLimit, netidle.Idle},
-		"busy":           {[]time.Duration{50 * time.Second, 100 * time.Second, 150 * time.Second, 200 * time.Second}, "GET /", lifeLimit, netidle.Lifetime},
-		"slow handler":   {[]time.Duration{time.Second}, "GET /report", time.Second + reportTime + idleLimit, netidle.Idle},
-		"stalled upload": {[]time.Duration{time.Second}, "POST /upload", time.Second + bodyLimit, netidle.ReadIdle},
+		"silent":      {nil, "", idleLimit, netidle.Idle},
+		"one request": {[]time.Duration{20 * s}, get, 20*s + idleLimit, netidle.Idle},
+		"busy": {[]time.Duration{50 * s, 100 * s, 150 * s, 200 * s}, get, lifeLimit,
+			netidle.Lifetime},
+		"slow handler":   {[]time.Duration{s}, report, s + reportTime + idleLimit, netidle.Idle},
+		"stalled upload": {[]time.Duration{s}, upload, s + bodyLimit, netidle.ReadIdle},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				start, tw := time.Now(), timingwheel.New()
+				start := time.Now()
 				var at time.Duration
 				var reason netidle.Reason
-				r := &reaper{
-					tw:     tw,
-					limits: netidle.HTTPLimits{Idle: idleLimit, Body: bodyLimit, Response: bodyLimit, Lifetime: lifeLimit},
-					reaped: func(_ *netidle.Conn, why netidle.Reason) { at, reason = time.Since(start), why },
+				closed := func(_ *netidle.Conn, why netidle.Reason) {
+					at, reason = time.Since(start), why
 				}
-				server := &http.Server{Handler: handler(story.NewRun(start, 1))}
 				conn, peer := net.Pipe()
 				l := &oneConn{conns: make(chan net.Conn, 1), closed: make(chan struct{})}
 				l.conns <- conn
+				ctx, stop := context.WithCancel(t.Context())
 				served := make(chan error, 1)
-				go func() { served <- r.serve(server, l) }()
+				go func() {
+					server := &http.Server{Handler: handler(story.NewRun(start, 1))}
+					limits := netidle.HTTPLimits{Idle: idleLimit, Body: bodyLimit, Lifetime: lifeLimit}
+					served <- serve(ctx, server, l, limits, closed)
+				}()
 				in := bufio.NewReader(peer)
 				for _, at := range tc.asks {
 					time.Sleep(at - time.Since(start))
@@ -59,9 +63,8 @@ func TestReaper(t *testing.T) {
 				synctest.Wait()
 				require.Equal(t, tc.at, at)
 				require.Equal(t, tc.why, reason)
-				require.NoError(t, server.Shutdown(t.Context()))
-				require.ErrorIs(t, <-served, http.ErrServerClosed)
-				require.NoError(t, tw.Shutdown(t.Context()))
+				stop()
+				require.NoError(t, <-served)
 			})
 		})
 	}
