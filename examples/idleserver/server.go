@@ -24,13 +24,13 @@ type server struct {
 	touches atomic.Int64 // messages, each of which is a Reset
 	running sync.WaitGroup
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows
 	ended bool
 	conns map[*conn]bool // that are open
 }
 
-// Two goroutines meet in a conn: the reader touches the timer for each message, and the timer's
-// callback closes the connection. They need no lock.
+// A conn is used by two goroutines without a lock: its reader resets the timer for each message,
+// and the timer's callback closes the connection.
 type conn struct {
 	net.Conn
 	server    *server
@@ -40,7 +40,8 @@ type conn struct {
 
 func newServer(tw *timingwheel.TimingWheel, idle time.Duration, ln net.Listener,
 	closed func(late time.Duration)) *server {
-	return &server{tw: tw, idle: idle, ln: ln, closed: closed, start: time.Now(), conns: make(map[*conn]bool)}
+	return &server{tw: tw, idle: idle, ln: ln, closed: closed, start: time.Now(),
+		conns: make(map[*conn]bool)}
 }
 
 // serve accepts connections until close.
@@ -72,7 +73,7 @@ func (s *server) add(nc net.Conn) {
 	s.running.Go(c.echo)
 }
 
-// echo is the reader. The end of the connection, whoever closes it, ends the Read.
+// echo is the reader. The end of the connection, whichever side closes it, ends the Read.
 func (c *conn) echo() {
 	message := make([]byte, 64)
 	for {
@@ -92,8 +93,8 @@ func (c *conn) echo() {
 }
 
 // touch moves the timeout later. It returns false if the message came too late: Reset found that
-// the timer was not pending, so its callback has been handed over and closes the connection,
-// whether it has begun or not. Then the timer, which Reset has armed again, is stopped.
+// the timer was not pending, so its callback was handed over and closes the connection, even if it
+// has not begun. Then the timer, which Reset has armed again, is stopped.
 func (c *conn) touch() bool {
 	c.server.touches.Add(1)
 	now := time.Since(c.server.start)
@@ -118,16 +119,17 @@ func (c *conn) silent() time.Duration {
 	return time.Since(c.server.start) - time.Duration(c.lastTouch.Load())
 }
 
-// overdue returns how many connections have been silent for longer than the limit.
-func (s *server) overdue() (n int) {
+// open returns how many connections are open, and how many of them have been silent for longer
+// than the limit.
+func (s *server) open() (open, overdue int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.conns {
 		if c.silent() > s.idle {
-			n++
+			overdue++
 		}
 	}
-	return n
+	return len(s.conns), overdue
 }
 
 // close ends all connections, and returns how many there were when their readers have ended.
