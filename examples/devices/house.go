@@ -8,9 +8,9 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// A house switches its devices at the times of a table. An order that does not reach its device is
-// tried again until it does, or until a later order for the device replaces it. The house is the
-// Scheduler of its own runs, and is used as
+// A house switches its devices at the times of a table. It repeats an order that does not reach its
+// device, until it does or a later order for the device replaces it. The house is the Scheduler of
+// its own runs, and is used as
 //
 //	tw.ScheduleFunc(h, h.run, timingwheel.RunMissed(), timingwheel.QueueWhileRunning())
 //
@@ -19,17 +19,17 @@ type house struct {
 	table  table
 	retry  time.Duration // after a failure
 	tell   func(ctx context.Context, device string, on bool) error
-	report func(report) // without the lock
+	report func(o order, err error, replaced bool) // after an attempt, and when there is no further
 
 	ctx     context.Context // of all attempts
 	close   context.CancelFunc
 	devices map[string]*device // does not change
 
-	mu   sync.Mutex
+	mu   sync.Mutex  // guards what follows and all devices; not held while tell or report runs
 	runs []time.Time // returned by Next, and still to run
 }
 
-// A device has an order that is to be carried out, or nil. Its fields are guarded by house.mu.
+// A device has an order that is to be carried out, or nil.
 type device struct {
 	order   *order
 	trying  *order            // the order of the attempt in progress
@@ -43,17 +43,9 @@ type order struct {
 	attempts int
 }
 
-// A report tells that an attempt at an order has succeeded or failed, or that a later order has
-// replaced it and there will be no further attempt.
-type report struct {
-	order
-	err      error
-	replaced bool
-}
-
 func newHouse(tw *timingwheel.TimingWheel, t table, retry time.Duration,
-	tell func(ctx context.Context, device string, on bool) error, inform func(report)) *house {
-	h := &house{table: t, retry: retry, tell: tell, report: inform, devices: make(map[string]*device)}
+	tell func(context.Context, string, bool) error, report func(order, error, bool)) *house {
+	h := &house{table: t, retry: retry, tell: tell, report: report, devices: make(map[string]*device)}
 	h.ctx, h.close = context.WithCancel(context.Background())
 	for _, l := range t {
 		if h.devices[l.device] == nil {
@@ -65,8 +57,8 @@ func newHouse(tw *timingwheel.TimingWheel, t table, retry time.Duration,
 	return h
 }
 
-// Next is called once for each run and in their order, so keeping what it returns tells run its
-// time. The clock would not, when the run is late.
+// Next is called once for each run and in their order, so what it returns tells run its time. The
+// clock would not, when the run is late.
 func (h *house) Next(t time.Time) time.Time {
 	next := h.table.Next(t)
 	h.mu.Lock()
@@ -77,26 +69,26 @@ func (h *house) Next(t time.Time) time.Time {
 
 // run gives the orders of one time of the table.
 func (h *house) run() {
-	var replaced []report
+	var replaced []order
 	h.mu.Lock()
 	at := h.runs[0]
 	h.runs = h.runs[1:]
 	for _, l := range h.table.at(at) {
 		d := h.devices[l.device]
 		if d.order != nil && d.order != d.trying { // otherwise the attempt in progress reports it
-			replaced = append(replaced, report{order: *d.order, replaced: true})
+			replaced = append(replaced, *d.order)
 		}
 		d.order = &order{at: at, line: l}
 		d.attempt.Reset(0) // on a goroutine of the wheel, for which Shutdown waits
 	}
 	h.mu.Unlock()
-	for _, r := range replaced {
-		h.report(r)
+	for _, o := range replaced {
+		h.report(o, nil, true)
 	}
 }
 
-// carryOut makes an attempt at the device's order. If one is in progress already, that one begins
-// the next when it ends.
+// carryOut makes an attempt at the device's order. If one is in progress, that one begins the next
+// when it ends.
 func (h *house) carryOut(d *device) {
 	h.mu.Lock()
 	o := d.order
@@ -112,7 +104,7 @@ func (h *house) carryOut(d *device) {
 
 	h.mu.Lock()
 	d.trying = nil
-	r := report{*o, err, err != nil && d.order != o}
+	done, replaced := *o, err != nil && d.order != o
 	switch {
 	case d.order != o:
 		d.attempt.Reset(0)
@@ -122,5 +114,5 @@ func (h *house) carryOut(d *device) {
 		d.attempt.Reset(h.retry)
 	}
 	h.mu.Unlock()
-	h.report(r)
+	h.report(done, err, replaced)
 }

@@ -4,9 +4,8 @@
 //	30       6    mon-fri boiler     on
 //	0        22   *       lamp-hall  off
 //
-// The program serves the devices itself, over HTTP. It plays a night and a day in Berlin, in which
-// the clocks are put forward and a device is off the network for a while, and checks what each
-// device has done.
+// The program plays a night and a day in Berlin. The clocks are put forward, and a device is off
+// the network for a while. It checks what each device has done.
 //
 //	go run ./examples/devices                  28 hours in eight seconds
 //	go run ./examples/devices -scale 3600      the same in 28
@@ -22,22 +21,22 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"sync"
 	"time"
-	_ "time/tzdata" // Berlin's clock, wherever the program runs
+	_ "time/tzdata" // Berlin's clock, on any machine
 
 	"github.com/go-timingwheel/timingwheel"
-	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
-const (
-	retryAfter   = 5 * time.Minute
-	answerWithin = 10 * time.Second // in real time: it depends on the network and not on the story
-)
+const retryAfter = 5 * time.Minute
 
-var berlin, _ = time.LoadLocation("Europe/Berlin")
+var (
+	berlin, _ = time.LoadLocation("Europe/Berlin")
+	opening   = on(0, 17, 30)
+	end       = on(1, 22, 30)
+)
 
 // on returns a time of the story. Day 0 is a Saturday. In the night after it the clocks go from
 // 1:59 to 3:00.
@@ -57,43 +56,39 @@ const houseTable = `# minute hour weekday device      on/off
 30       4    *       dehumidify  off
 `
 
-// asked is what the table must lead to, worked out by hand.
-var asked = map[string][]time.Time{
-	"boiler on":      {on(1, 8, 0)},
-	"boiler off":     {on(0, 21, 0), on(1, 21, 0)},
-	"lamp-hall on":   {on(0, 18, 0), on(1, 18, 0)},
-	"lamp-hall off":  {on(0, 22, 0), on(1, 22, 0)},
-	"fan on":         {on(1, 3, 0), on(1, 3, 30)},
-	"fan off":        {on(1, 5, 0)},
-	"dehumidify off": {on(1, 4, 30)},
-}
-
-// switches is how often the devices change, all of them being off at first.
-var switches = map[string]int{
-	"boiler on": 1, "boiler off": 1, "lamp-hall on": 2, "lamp-hall off": 2, "fan on": 1, "fan off": 1,
+// asked is what the table must lead to, worked out by hand: when the device is told, and how often
+// it changes. At first all devices are off.
+var asked = map[string]struct {
+	times    []time.Time
+	switches int
+}{
+	"boiler on":      {[]time.Time{on(1, 8, 0)}, 1},
+	"boiler off":     {[]time.Time{on(0, 21, 0), on(1, 21, 0)}, 1},
+	"lamp-hall on":   {[]time.Time{on(0, 18, 0), on(1, 18, 0)}, 2},
+	"lamp-hall off":  {[]time.Time{on(0, 22, 0), on(1, 22, 0)}, 2},
+	"fan on":         {[]time.Time{on(1, 3, 30), on(1, 3, 0)}, 1},
+	"fan off":        {[]time.Time{on(1, 5, 0)}, 1},
+	"dehumidify off": {[]time.Time{on(1, 4, 30)}, 0},
 }
 
 func main() {
-	var file string
+	file := flag.String("table", "", "list what the table in this `file` switches in the next week")
 	story.Program{
-		Name:     "devices",
-		About:    "Devices switches the plugs and lamps of a house at the times of a table.",
-		Passed:   "every device did what the table says, nothing before its time;\ndehumidify was never switched on, as this night had no 02:30",
+		Name:  "devices",
+		About: "Devices switches the plugs and lamps of a house at the times of a table.",
+		Passed: "every device did what the table says, and not early;\n" +
+			"dehumidify was never switched on: this night had no 02:30",
 		Scale:    12600,
 		MaxScale: 1e5,
-		Opening:  on(0, 17, 30),
+		Opening:  opening,
 		Layout:   "Mon 15:04 MST",
-		Flags: func(f *flag.FlagSet) {
-			f.StringVar(&file, "table", "",
-				"check the table in this `file`, list its times of the next week, and play no story")
-		},
 		Play: func(ctx context.Context, r *story.Run) error {
-			if file != "" {
+			if *file != "" {
 				r.Passed = ""
-				return list(r.Out, file)
+				return list(r.Out, *file)
 			}
-			fmt.Fprintf(r.Out, "%s\n", houseTable)
-			return (&night{Run: r, offline: make(map[string]bool), on: make(map[string]bool)}).play(ctx)
+			n := &night{Run: r, on: make(map[string]bool)}
+			return n.play(ctx)
 		},
 	}.Main()
 }
@@ -108,8 +103,8 @@ func list(out io.Writer, file string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	end := time.Now().AddDate(0, 0, 7)
-	for at := t.Next(time.Now()); !at.IsZero() && at.Before(end); at = t.Next(at) {
+	now := time.Now()
+	for at := t.Next(now); !at.IsZero() && at.Before(now.AddDate(0, 0, 7)); at = t.Next(at) {
 		for _, l := range t.at(at) {
 			fmt.Fprintf(out, "%s  %s\n", at.Format("Mon 2006-01-02 15:04 MST"), l)
 		}
@@ -121,111 +116,103 @@ func (l line) String() string {
 	return l.device + " " + map[bool]string{true: "on", false: "off"}[l.on]
 }
 
-// A night is the story. Its devices are off at first.
+// A night is the story.
 type night struct {
 	*story.Run
-	mu       sync.Mutex
-	offline  map[string]bool
+	mu       sync.Mutex // guards what follows
+	offline  bool       // lamp-hall
 	on       map[string]bool
-	replaced int // orders: on a machine that stood still, two for a device may come at once
-}
-
-// set is what a device does when it is told to.
-func (n *night) set(r *http.Request, on bool) (bool, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	l := line{device: r.PathValue("device"), on: on}
-	if n.offline[l.device] {
-		return false, errors.New("off the network")
-	}
-	if n.on[l.device] != on {
-		n.on[l.device] = on
-		n.See(time.Now(), "%s is switched", l)
-	}
-	return on, nil
+	replaced int // orders: if the machine stood still, two for a device may come at once
 }
 
 func (n *night) play(ctx context.Context) error {
+	fmt.Fprintf(n.Out, "%s\n", houseTable)
 	t, err := parseTable(houseTable)
 	if err != nil {
 		return err
 	}
-	tw, mux := timingwheel.New(), http.NewServeMux()
-	mux.Handle("PUT /{device}", story.Handle(n.set))
-	err = n.Serve(ctx, tw, mux, func(ctx context.Context, c *story.Client) error {
-		h := newHouse(tw, t, n.Real(retryAfter), func(ctx context.Context, device string, on bool) error {
-			ctx, cancel := context.WithTimeout(ctx, answerWithin)
-			defer cancel()
-			return c.Call(ctx, http.MethodPut, "/"+device, on, nil)
-		}, n.reported)
-		defer h.close()
-		// The schedule ends by itself. Stop might take away the last run when it is late.
-		end := on(1, 22, 30)
-		tw.ScheduleFunc(inStory{n.Run, h, end}, h.run, timingwheel.RunMissed(), timingwheel.QueueWhileRunning())
-		at := func(t time.Time, offline bool, what string) story.Scene {
-			return story.At(t.Sub(on(0, 17, 30)), func(context.Context) error {
-				n.mu.Lock()
-				n.offline["lamp-hall"] = offline
-				n.mu.Unlock()
-				n.Printf("%s", what)
-				return nil
-			})
+	tw := timingwheel.New()
+	h := newHouse(tw, t, n.Real(retryAfter), n.tell, n.report)
+	// The schedule ends by itself. Stop might take away the last run when it is late.
+	tw.ScheduleFunc(inStory{n.Run, h}, h.run, timingwheel.RunMissed(), timingwheel.QueueWhileRunning())
+	for line, want := range asked {
+		for _, t := range want.times {
+			n.Want(1, 1, n.RealAt(t), "%s for %s ends", line, t)
 		}
-		for line, times := range asked {
-			for _, t := range times {
-				n.Want(1, 1, n.RealAt(t), "%s for %s ends", line, t)
-			}
-			n.Want(0, switches[line], n.RealAt(times[len(times)-1]), "%s is switched", line)
-		}
-		n.Want(0, switches["fan on"], n.RealAt(on(1, 3, 0)), "fan on is switched") // it is on at 3:30
-		return errors.Join(n.Play(ctx,
-			at(on(0, 21, 0), true, "the router is unplugged: lamp-hall is off the network"),
-			at(on(0, 23, 30), false, "the router is back"),
-			at(on(1, 1, 59), false, "in a minute it will be 03:00"),
-			at(end, false, "the story ends"),
-		), n.Await(ctx, n.Real(retryAfter), n.Verdict))
-	})
-	for line, times := range switches {
-		seen := len(n.Seen("%s is switched", line))
-		n.Check(seen >= times-n.replaced, "%s: switched %d times instead of %d", line, seen, times)
+		last := want.times[len(want.times)-1] // of fan on, the first: it is still on at 3:30
+		n.Want(0, want.switches, n.RealAt(last), "%s is switched", line)
 	}
-	return errors.Join(err, story.Within(tw.Shutdown))
+	at := func(t time.Time, offline bool, what string) story.Scene {
+		return story.Scene{At: t.Sub(opening), Do: func() error {
+			n.mu.Lock()
+			n.offline = offline
+			n.mu.Unlock()
+			n.Printf("%s", what)
+			return nil
+		}}
+	}
+	err = errors.Join(n.Play(ctx,
+		at(on(0, 21, 0), true, "the router is unplugged: lamp-hall is off the network"),
+		at(on(0, 23, 30), false, "the router is back"),
+		at(on(1, 1, 59), false, "in a minute it will be 03:00"),
+		at(end, false, "the story ends"),
+	), n.Await(ctx, n.Real(retryAfter), n.Verdict))
+	h.close()
+	err = errors.Join(err, story.Within(tw.Shutdown))
+	for line, want := range asked {
+		seen := len(n.Seen("%s is switched", line))
+		n.Check(seen >= want.switches-n.replaced, "%s: switched %d times, want %d", line, seen, want.switches)
+	}
+	return err
 }
 
-func (n *night) reported(r report) {
-	switch {
-	case r.replaced:
-		n.Printf("%s is replaced by a later order", r.line)
-	case r.err == nil && r.attempts > 1:
-		n.Printf("%s, at attempt %d; it was due at %s", r.line, r.attempts, r.at.Format("15:04"))
-	case r.err == nil:
-		n.Printf("%s", r.line)
-	case r.attempts == 1:
-		n.Printf("%s: no answer, tried again every %v", r.line, retryAfter)
+// tell is how the house tells a device.
+func (n *night) tell(_ context.Context, device string, on bool) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.offline && device == "lamp-hall" {
+		return errors.New("off the network")
 	}
-	if r.replaced || r.err == nil {
+	if n.on[device] != on {
+		n.on[device] = on
+		n.See(time.Now(), "%s is switched", line{device: device, on: on})
+	}
+	return nil
+}
+
+func (n *night) report(o order, err error, replaced bool) {
+	switch {
+	case replaced:
+		n.Printf("%s is replaced by a later order", o.line)
+	case err == nil && o.attempts > 1:
+		n.Printf("%s, at attempt %d; it was due at %s", o.line, o.attempts, o.at.Format("15:04"))
+	case err == nil:
+		n.Printf("%s", o.line)
+	case o.attempts == 1:
+		n.Printf("%s: no answer, tried again every %v", o.line, retryAfter)
+	}
+	if replaced || err == nil {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.See(time.Now(), "%s for %s ends", r.line, r.at)
-		if r.replaced {
+		n.See(time.Now(), "%s for %s ends", o.line, o.at)
+		if replaced {
 			n.replaced++
 		}
 	}
 }
 
-// inStory runs a Scheduler that knows the times of the story on the machine's clock, by which
-// ScheduleFunc asks it. The roundings of RealAt and StoryAt ensure that the time that returns is
-// not before the one that went out, otherwise that run would be asked for twice. It may be some
-// microseconds of the story later, which a table of minutes does not notice.
+// inStory runs a Scheduler that knows the times of the story on the machine's clock. RealAt and
+// StoryAt round so that the time that returns is not before the one that went out; otherwise
+// ScheduleFunc would ask for that run twice. It may be some microseconds of the story later, which
+// does not matter to a table of minutes.
 type inStory struct {
 	*story.Run
 	scheduler timingwheel.Scheduler
-	end       time.Time // of the story, after which there are no runs
 }
 
 func (s inStory) Next(t time.Time) time.Time {
 	next := s.scheduler.Next(s.StoryAt(t))
-	if next.IsZero() || next.After(s.end) {
+	if next.IsZero() || next.After(end) {
 		return time.Time{}
 	}
 	return s.RealAt(next)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// This file holds the table that says when devices are switched, which is a Scheduler. A line has
-// five columns, and # begins a comment:
+// This file holds the table that says when devices are switched. It is a Scheduler. A line has five
+// columns, and # begins a comment:
 //
 //	# minute hour weekday device on/off
 //	30       6    mon-fri boiler on
@@ -17,8 +17,8 @@ import (
 //
 // Minute, hour and weekday are a number or name, a range, a list of these, * for all, or */n for
 // every n-th from the first. Times are those of the wall clock, in the location of the time that
-// Next is given. When clocks are put forward, the times that they leave out do not happen that
-// day. When clocks are put back, a time that they show twice counts the first time only.
+// Next is given. When clocks are put forward, the times that they leave out do not happen that day.
+// When clocks are put back, only the first of two equal times counts.
 
 // A table never changes, so it needs no lock.
 type table []line
@@ -33,16 +33,13 @@ type line struct {
 var weekdays = strings.NewReplacer("sun", "0", "mon", "1", "tue", "2", "wed", "3",
 	"thu", "4", "fri", "5", "sat", "6")
 
-func parseTable(text string) (table, error) {
-	var t table
-	number := 0
-	for text := range strings.Lines(text) {
-		number++
+func parseTable(text string) (t table, _ error) {
+	for i, text := range strings.Split(text, "\n") {
 		text, _, _ = strings.Cut(text, "#")
 		if fields := strings.Fields(text); len(fields) > 0 {
 			l, err := parseLine(fields)
 			if err != nil {
-				return nil, fmt.Errorf("line %d: %w", number, err)
+				return nil, fmt.Errorf("line %d: %w", i+1, err)
 			}
 			t = append(t, l)
 		}
@@ -54,22 +51,18 @@ func parseLine(fields []string) (l line, err error) {
 	if len(fields) != 5 {
 		return l, fmt.Errorf("%d columns instead of 5: minute hour weekday device on/off", len(fields))
 	}
-	l = line{device: fields[3], on: fields[4] == "on"}
+	l.device, l.on = fields[3], fields[4] == "on"
 	if !l.on && fields[4] != "off" {
 		return l, fmt.Errorf("%q is neither on nor off", fields[4])
 	}
-	for i, column := range []struct {
-		name string
-		set  *uint64
-		last int
-	}{{"minute", &l.minutes, 59}, {"hour", &l.hours, 23}, {"weekday", &l.weekdays, 6}} {
-		text := fields[i]
-		if column.name == "weekday" {
-			text = weekdays.Replace(text)
-		}
-		if *column.set, err = parseSet(text, column.last); err != nil {
-			return l, fmt.Errorf("%s %q: %w", column.name, fields[i], err)
-		}
+	if l.minutes, err = parseSet(fields[0], 59); err != nil {
+		return l, fmt.Errorf("minute %q: %w", fields[0], err)
+	}
+	if l.hours, err = parseSet(fields[1], 23); err != nil {
+		return l, fmt.Errorf("hour %q: %w", fields[1], err)
+	}
+	if l.weekdays, err = parseSet(weekdays.Replace(fields[2]), 6); err != nil {
+		return l, fmt.Errorf("weekday %q: %w", fields[2], err)
 	}
 	return l, nil
 }
@@ -105,19 +98,16 @@ func parseSet(text string, last int) (set uint64, err error) {
 	return set, err
 }
 
-// searched is how far Next looks ahead: a line of a single weekday is due within eight days, and
-// within fifteen if the clocks leave it out the first time. One more day is for a location that
-// has left out a whole day.
+// searched is how far Next looks ahead. A line of a single weekday is due within eight days, or
+// fifteen if the clocks leave it out the first time; one more is for a location that has left out a
+// whole day.
 const searched = 16 * 24 * time.Hour
 
 // Next returns the first time after t at which a line is due, or the zero time if the table is
-// empty. It looks at each minute: about 0.1 ms for a day, which is nothing beside a device.
+// empty. It looks at each minute. That takes about 0.1 ms for a day, which is nothing for a device.
 func (t table) Next(after time.Time) time.Time {
-	if len(t) == 0 {
-		return time.Time{}
-	}
 	at := after.Truncate(time.Minute).Add(time.Minute)
-	for end := at.Add(searched); at.Before(end); at = at.Add(time.Minute) {
+	for end := at.Add(searched); len(t) > 0 && at.Before(end); at = at.Add(time.Minute) {
 		if len(t.at(at)) > 0 {
 			return at
 		}
@@ -129,15 +119,15 @@ func (t table) Next(after time.Time) time.Time {
 func (t table) at(now time.Time) (due []line) {
 	minute, hour, weekday := now.Minute(), now.Hour(), now.Weekday()
 	for _, l := range t {
-		if l.minutes>>minute&1 == 1 && l.hours>>hour&1 == 1 && l.weekdays>>weekday&1 == 1 && !shownBefore(now) {
+		if l.minutes>>minute&(l.hours>>hour)&(l.weekdays>>weekday)&1 == 1 && !shownBefore(now) {
 			due = append(due, l)
 		}
 	}
 	return due
 }
 
-// shownBefore reports whether the clock shows this time of day for the second time, because it
-// was put back.
+// shownBefore reports whether the clock shows this time of day for the second time, because it was
+// put back.
 func shownBefore(at time.Time) bool {
 	began, _ := at.ZoneBounds()
 	_, before := began.Add(-1).Zone()
