@@ -8,9 +8,8 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file is the part to copy: it finds clients that are silent. As long as a client is well, a
-// heartbeat takes no lock: it notes the time and moves the deadline of a pending timer later. The
-// client's lock guards suspected, and is taken when the client arrives, is suspected or returns.
+// This file is the part to copy: it finds clients that are silent. While a client is well, a
+// heartbeat takes no lock: it notes the time and moves the deadline of a pending timer later.
 
 // A verdict says that a client is suspected, or no longer suspected.
 type verdict struct {
@@ -20,9 +19,9 @@ type verdict struct {
 	at      time.Time // when this was found
 }
 
-// A detector suspects clients that have been silent for the limit. Clients are numbered from 0,
-// and watched from their first heartbeat on. The verdicts on one client are told in order and
-// under its lock, so tell must not call beat.
+// A detector suspects clients that have been silent for the limit. Clients are numbered from 0 and
+// watched from their first heartbeat on. It tells the verdicts on one client in order and under
+// the client's lock, so tell must not call beat.
 type detector struct {
 	start   time.Time
 	limit   time.Duration
@@ -34,7 +33,7 @@ type client struct {
 	heard   atomic.Int64 // nanoseconds after the detector's start
 	silence timingwheel.Timer
 
-	mu        sync.Mutex
+	mu        sync.Mutex // taken when the client arrives, is suspected or returns
 	suspected bool
 }
 
@@ -58,8 +57,8 @@ func (d *detector) beat(i int, now time.Time) {
 	if c.silence.ResetAt(now.Add(d.limit)) {
 		return // the client is well, and was
 	}
-	// The timer was not pending: this is the first heartbeat, or the client is suspected or
-	// about to be. In the last case silent finds out, under the lock, that it was heard.
+	// The timer was not pending: this is the first heartbeat, or the client is suspected or about
+	// to be. In the last case silent finds out, under the lock, that it was heard.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.suspected {
@@ -76,8 +75,8 @@ func (d *detector) silent(i int) {
 	now := time.Now()
 	heard := d.start.Add(time.Duration(c.heard.Load()))
 	if end := heard.Add(d.limit); end.After(now) {
-		// The client was heard after all: the heartbeat armed the timer again, perhaps for
-		// an earlier time, if a later heartbeat had overtaken it.
+		// The client was heard after all. The heartbeat armed the timer again, perhaps for an
+		// earlier time if a later heartbeat had overtaken it.
 		c.silence.ResetAt(end)
 		return
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,46 +13,45 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/go-timingwheel/timingwheel"
-	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestDetector has heartbeats arrive at some moments of the fake clock, in real durations.
 func TestDetector(t *testing.T) {
-	const s, ms = time.Second, time.Millisecond
-	for name, tc := range map[string]struct {
-		beats []time.Duration
-		want  []string
-	}{
-		"never heard, never suspected": {nil, nil},
-		"once":                         {[]time.Duration{1 * s}, []string{"6s suspected, heard at 1s"}},
-		"every second":                 {[]time.Duration{0, 1 * s, 2 * s, 3 * s, 4 * s}, []string{"9s suspected, heard at 4s"}},
-		"just in time":                 {[]time.Duration{0, 5*s - 1, 10*s - 2, 15*s - 3}, []string{"20s suspected, heard at 14.999999997s"}},
-		"a tick too late":              {[]time.Duration{0, 5*s + 10*ms}, []string{"5s suspected, heard at 0s", "5.01s back", "10.01s suspected, heard at 5.01s"}},
-		"back, and gone again":         {[]time.Duration{0, 20 * s, 22 * s}, []string{"5s suspected, heard at 0s", "20s back", "27s suspected, heard at 22s"}},
-		"silent for a day":             {[]time.Duration{0, 24 * time.Hour}, []string{"5s suspected, heard at 0s", "24h0m0s back", "24h0m5s suspected, heard at 24h0m0s"}},
+	for name, tc := range map[string]struct{ beats, want string }{
+		"once":         {"1s", "6s suspected, heard at 1s"},
+		"every second": {"0s 1s 2s 3s 4s", "9s suspected, heard at 4s"},
+		"just in time": {"0s 4.999999999s 9.999999998s", "15s suspected, heard at 9.999999998s"},
+		"a tick too late": {"0s 5.01s", "5s suspected, heard at 0s; 5.01s back; " +
+			"10.01s suspected, heard at 5.01s"},
+		"back, and gone again": {"0s 20s 22s", "5s suspected, heard at 0s; 20s back; " +
+			"27s suspected, heard at 22s"},
+		"silent for a day": {"0s 24h", "5s suspected, heard at 0s; 24h0m0s back; " +
+			"24h0m5s suspected, heard at 24h0m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				got, start := story.NewNotes(), time.Now()
 				tw := timingwheel.New(timingwheel.WithTick(tick))
 				d := newDetector(tw, 2, limit, func(v verdict) {
-					require.Equal(t, 1, v.client)
+					require.Equal(t, 1, v.client) // client 0 is never heard, and never suspected
 					if v.suspect {
 						got.Add("suspected, heard at %v", v.heard.Sub(start))
 					} else {
 						got.Add("back")
 					}
 				})
-				for _, at := range tc.beats {
+				for beat := range strings.FieldsSeq(tc.beats) {
+					at, err := time.ParseDuration(beat)
+					require.NoError(t, err)
 					time.Sleep(time.Until(start.Add(at)))
 					synctest.Wait()
 					d.beat(1, time.Now())
 				}
 				time.Sleep(time.Hour)
-				synctest.Wait()
-				require.Equal(t, tc.want, got.Lines())
+				require.Equal(t, tc.want, strings.Join(got.Lines(), "; "))
 				require.Zero(t, tw.Len())
 			})
 		})
@@ -62,8 +62,8 @@ func TestDetector(t *testing.T) {
 // delivers a heartbeat that a later one has overtaken.
 func TestLateCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		verdicts := make(chan verdict, 10)
-		d := newDetector(timingwheel.New(timingwheel.WithTick(tick)), 1, limit, func(v verdict) { verdicts <- v })
+		verdicts, tw := make(chan verdict, 10), timingwheel.New(timingwheel.WithTick(tick))
+		d := newDetector(tw, 1, limit, func(v verdict) { verdicts <- v })
 		start := time.Now()
 		time.Sleep(time.Second)
 		d.beat(0, start.Add(time.Second))
@@ -102,7 +102,7 @@ func TestRaces(t *testing.T) {
 	d := newDetector(tw, clients, short, func(v verdict) {
 		mu.Lock()
 		defer mu.Unlock()
-		assert.NotEqual(t, suspected[v.client], v.suspect, "client %d: the same verdict twice", v.client)
+		assert.NotEqual(t, suspected[v.client], v.suspect, "the same verdict twice")
 		if suspected[v.client] = v.suspect; v.suspect {
 			alive--
 			assert.GreaterOrEqual(t, v.at.Sub(v.heard), short)

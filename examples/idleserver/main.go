@@ -62,7 +62,7 @@ type swarm struct {
 func main() {
 	s := &swarm{}
 	flag.IntVar(&s.conns, "conns", 5000, "open `n` connections, if the file limit allows")
-	flag.DurationVar(&s.idle, "idle", 2*time.Second, "close a connection that is silent for so long")
+	flag.DurationVar(&s.idle, "idle", 2*time.Second, "how long a connection may be silent")
 	flag.DurationVar(&s.run, "run", 10*time.Second, "how long the clients talk")
 	flag.StringVar(&s.addr, "addr", "", "show the wheel at this `address`, such as localhost:6060")
 	story.Program{
@@ -202,10 +202,11 @@ func (s *swarm) report(open int, took, cpu time.Duration) {
 	s.printf("  closed as idle   %7d  of which %d were about to talk: the machine was busy",
 		len(s.lateness), s.delayed.Load())
 	s.printf("  closed early     %7d", early)
-	s.printf("  forgotten        %7d  closed later than %v after the deadline", forgotten, forgottenAfter)
+	s.printf("  forgotten        %7d  more than %v after the deadline", forgotten, forgottenAfter)
 	s.printf("  open at the end  %7d\n", open)
 	s.printf("Lateness, from the deadline to the callback\n  %s\n", lateness)
-	s.printf("Cost, in %.1f s\n  touches   %d, each of them one Reset", took.Seconds(), s.srv.touches.Load())
+	s.printf("Cost, in %.1f s\n  touches   %d, each of them one Reset",
+		took.Seconds(), s.srv.touches.Load())
 	if cpu > 0 {
 		s.printf("  CPU time  %.2f s for both ends; the wheel is a small part of it", cpu.Seconds())
 	}

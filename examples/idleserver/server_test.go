@@ -17,15 +17,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const idle = 2 * time.Second
 
-// TestServer has a client send one message a second for a while, over a pipe and on the fake clock.
-// Then it hangs up, or waits for the end.
+// TestServer has a client send some messages, over a pipe and on the fake clock. Then the client
+// hangs up, or waits for the end.
 func TestServer(t *testing.T) {
 	for _, tc := range []struct {
 		messages int
+		every    time.Duration
 		hangsUp  bool
 		end      time.Duration
-	}{{0, false, idle}, {1, false, idle + time.Second}, {3600, false, idle + time.Hour},
-		{0, true, 0}, {2, true, 2 * time.Second}} {
+	}{
+		{0, 0, false, idle},
+		{3600, time.Second, false, idle + time.Hour},
+		{2, idle - 1, false, 3 * idle}, // just in time; the end is rounded up to the tick
+		{0, 0, true, 0},
+		{2, time.Second, true, 2 * time.Second},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			closed := make(chan time.Duration, 2)
 			tell := func(late time.Duration) { closed <- late }
@@ -34,7 +40,7 @@ func TestServer(t *testing.T) {
 			client, end := net.Pipe()
 			srv.add(end)
 			for range tc.messages {
-				time.Sleep(time.Second)
+				time.Sleep(tc.every)
 				_, err := client.Write([]byte("still up"))
 				require.NoError(t, err)
 				_, err = io.ReadFull(client, make([]byte, 8))
