@@ -2,10 +2,10 @@
 // with a tick of one second, and a timer of 310 seconds.
 //
 // In the textbook the timer starts in slot 2 of the third wheel, moves at 288 s to slot 1 of the
-// second, at 300 s to slot 10 of the first, and fires at 310 s. Here it takes the same way, but
-// moves earlier: the timers of a bucket move down during the slot before it is due, whenever
-// nothing else is. So this one moves at 144 s and at 288 s. For that each wheel has its slots
-// twice, and slot 10 becomes slot 22.
+// second, at 300 s to slot 10 of the first, and fires at 310 s. Here it goes the same way, but
+// moves earlier: the timers of a bucket move down during the slot before it is due, when nothing
+// else is. So this one moves at 144 s and at 288 s. For that each wheel has its slots twice, and
+// slot 10 becomes slot 22.
 //
 //	go run ./examples/levels             310 seconds in 15
 //	go run ./examples/levels -scale 1    in real time
@@ -15,29 +15,101 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
-	story "github.com/go-timingwheel/timingwheel/examples/internal/oldstory"
+	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 )
 
+// slots is the wheel size. A wheel has its slots twice: a timer lies in the finest wheel that
+// reaches its deadline in less than two turns.
+const slots = 12
+
 func main() {
-	var delay int
+	delay := flag.Int("delay", 310, "delay of the timer in `seconds` of the story, up to 1727")
 	story.Program{
 		Name:     "levels",
 		About:    "Levels draws how a timer moves down the wheels, one drawing for each move.",
 		Scale:    20,
 		MaxScale: 1000,
-		Flags: func(f *flag.FlagSet) {
-			f.IntVar(&delay, "delay", 310, "delay of the timer in `seconds` of the story, up to 1727")
-		},
 		Play: func(_ context.Context, r *story.Run) error {
-			if delay < 1 || delay > 1727 {
-				return story.Misuse("-delay %d: must be between 1 and 1727", delay)
+			if *delay < 1 || *delay > 1727 {
+				story.Misuse("-delay must be between 1 and 1727")
 			}
 			tick := r.Real(time.Second)
-			fmt.Fprintf(r.Out, "Wheels of %d slots, a tick of %v standing for 1 s, and a timer of %d s.\n",
-				slots, tick, delay)
-			return walk(r.Out, tick, delay)
+			fmt.Fprintf(r.Out, "Wheels of %d slots, each slot twice. A tick of %v stands for 1 s.\n"+
+				"< > is the slot of the current time, * the slot of the timer.\n", slots, tick)
+			return walk(r.Out, tick, *delay)
 		},
 	}.Main()
+}
+
+// walk starts a timer that fires after so many ticks, draws the wheels when it has moved to another
+// one, and returns when it has fired. Stats tells which wheel holds the timer, as it is the only
+// one. The slot follows from the deadline.
+func walk(out io.Writer, tick time.Duration, delay int) error {
+	start := time.Now()
+	tw := timingwheel.New(timingwheel.WithTick(tick), timingwheel.WithWheelSize(slots))
+	defer tw.Stop()
+	fired := make(chan time.Duration, 1)
+	var timer timingwheel.Timer
+	tw.Init(&timer, func() { fired <- time.Since(start) })
+	// Counted from an instant just before the wheel began. Counted from now, 310 ticks would end
+	// a few microseconds into the next tick, and round up to 311.
+	timer.ResetAt(start.Add(time.Duration(delay) * tick))
+
+	for before, verb := -1, "is filed in"; ; {
+		now := int(time.Since(start) / tick)
+		if levels := tw.Stats().Levels; timer.Pending() {
+			for i, level := range levels {
+				if level.Busy == 0 || i == before {
+					continue
+				}
+				width := int(level.Tick / tick) // of a slot, in ticks
+				fmt.Fprintf(out, "\nat %3d s  it %s the %s wheel, slot %d, which is due at %d s\n\n",
+					now, verb, ordinals[i], delay/width%(2*slots), delay/width*width)
+				draw(out, len(levels), now, i, delay)
+				before, verb = i, "moves to"
+			}
+		}
+		select {
+		case after := <-fired:
+			fmt.Fprintf(out, "\nat %3d s  it fires\n", after/tick)
+			if early := time.Duration(delay)*tick - after; early > 0 {
+				return fmt.Errorf("the timer fired %v early", early)
+			}
+			return nil
+		case <-time.After(max(tick/10, time.Millisecond)):
+		}
+	}
+}
+
+var (
+	ordinals = [...]string{"first", "second", "third"}
+	widths   = [...]int{1, slots, slots * slots}
+)
+
+// draw shows the wheels, the coarsest on top, in 80 columns.
+func draw(out io.Writer, levels, now, holder, delay int) {
+	for i := levels - 1; i >= 0; i-- {
+		var row strings.Builder
+		for slot := range 2 * slots {
+			mark, format := ".", " %s "
+			if i == holder && slot == delay/widths[i]%(2*slots) {
+				mark = "*"
+			}
+			if slot == now/widths[i]%(2*slots) {
+				format = "<%s>"
+			}
+			fmt.Fprintf(&row, format, mark)
+		}
+		fmt.Fprintf(out, "%3d s  %s\n", widths[i], row.String())
+	}
+	fmt.Fprint(out, "      ")
+	for slot := range 2 * slots {
+		fmt.Fprintf(out, "%3d", slot)
+	}
+	fmt.Fprintln(out)
 }
