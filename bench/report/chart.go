@@ -53,7 +53,7 @@ const (
 	chartWidth, chartHeight        = 860.0, 504.0
 	plotLeft, plotRight            = 84.0, 690.0
 	plotTop, plotBottom            = 104.0, 438.0
-	fontFamily                     = "system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif"
+	fontFamily                     = "system-ui, -apple-system, 'Segoe UI', Arial, sans-serif"
 	legendLeft, legendStep, titleY = 708.0, 22.0, 30.0
 	noteWidth                      = 112 // characters; three lines fit
 )
@@ -95,12 +95,14 @@ func logScale(v float64) float64 { return math.Log10(v) }
 // svg draws the chart.
 func (c *chart) svg() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" width="%g" height="%g" `+
-		`font-family="%s" font-size="13" role="img">`+"\n",
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" `+
+		`width="%g" height="%g" font-family="%s" font-size="13" role="img">`+"\n",
 		chartWidth, chartHeight, chartWidth, chartHeight, fontFamily)
 	fmt.Fprintf(&b, "<title>%s</title>\n", xmlText(c.title))
-	fmt.Fprintf(&b, "<style>%s\n@media(prefers-color-scheme:dark){%s}</style>\n", light.style(), dark.style())
-	fmt.Fprintf(&b, `<rect class="back" width="%g" height="%g" rx="6"/>`+"\n", chartWidth, chartHeight)
+	fmt.Fprintf(&b, "<style>%s\n@media(prefers-color-scheme:dark){%s}</style>\n",
+		light.style(), dark.style())
+	fmt.Fprintf(&b, `<rect class="back" width="%g" height="%g" rx="6"/>`+"\n",
+		chartWidth, chartHeight)
 	text(&b, plotLeft, titleY, "start", `font-size="17" font-weight="600"`, c.title)
 	for i, l := range wrap(c.note, noteWidth) {
 		text(&b, plotLeft, titleY+21+17*float64(i), "start", `class="soft"`, l)
@@ -131,8 +133,8 @@ func (c *chart) svg() []byte {
 	fmt.Fprintf(&b, `<path class="axis" d="M%.1f %.1fV%.1fH%.1f" fill="none"/>`+"\n",
 		plotLeft, plotTop, plotBottom, plotRight)
 	text(&b, (plotLeft+plotRight)/2, plotBottom+46, "middle", "", c.x.label)
-	text(&b, 0, 0, "middle",
-		fmt.Sprintf(`transform="translate(20 %.1f) rotate(-90)"`, (plotTop+plotBottom)/2), c.y.label)
+	turned := fmt.Sprintf(`transform="translate(20 %.1f) rotate(-90)"`, (plotTop+plotBottom)/2)
+	text(&b, 0, 0, "middle", turned, c.y.label)
 
 	// This library's lines come first in the list, and so on top of the others. The very first lies
 	// below all, so thick that it shows where another line covers it.
@@ -149,7 +151,8 @@ func (c *chart) svg() []byte {
 	}
 	// Each name stands where its line ends, or as near to it as the other names allow.
 	end := func(l line) float64 { return y.to(l.points[len(l.points)-1].y) }
-	named := slices.SortedStableFunc(slices.Values(c.lines), func(a, b line) int { return cmp.Compare(end(a), end(b)) })
+	named := slices.Clone(c.lines)
+	slices.SortStableFunc(named, func(a, b line) int { return cmp.Compare(end(a), end(b)) })
 	var ends []float64
 	for _, l := range named {
 		ends = append(ends, end(l))
@@ -157,8 +160,8 @@ func (c *chart) svg() []byte {
 	apart(ends, legendStep, plotBottom)
 	for i, l := range named {
 		at := ends[i]
-		key := line{name: l.name, style: l.style, points: []point{{legendLeft, at}, {legendLeft + 13, at}, {legendLeft + 26, at}}}
-		key.drawKey(&b)
+		fmt.Fprintf(&b, `<path d="M%.1f %.1fh26" %s/>`+"\n", legendLeft, at, l.stroke())
+		l.mark(&b, legendLeft+13, at)
 		text(&b, legendLeft+36, at+4, "start", "", l.name)
 	}
 	b.WriteString("</svg>\n")
@@ -285,8 +288,8 @@ func (l line) stroke() string {
 	if l.name == nameOfFloor {
 		dash = ` stroke-dasharray="6 4"`
 	}
-	return fmt.Sprintf(`class="%s" fill="none" stroke="currentColor" stroke-width="%g" stroke-linejoin="round"%s`,
-		l.class(), width, dash)
+	return fmt.Sprintf(`class="%s" fill="none" stroke="currentColor" stroke-width="%g" `+
+		`stroke-linejoin="round"%s`, l.class(), width, dash)
 }
 
 func (l line) draw(b *bytes.Buffer, x, y fitted) {
@@ -300,12 +303,6 @@ func (l line) draw(b *bytes.Buffer, x, y fitted) {
 			l.mark(b, x.to(p.x), y.to(p.y))
 		}
 	}
-}
-
-func (l line) drawKey(b *bytes.Buffer) {
-	p := l.points
-	fmt.Fprintf(b, `<path d="M%.1f %.1fH%.1f" %s/>`+"\n", p[0].x, p[0].y, p[2].x, l.stroke())
-	l.mark(b, p[1].x, p[1].y)
 }
 
 // mark draws a point in a shape of its own, for readers who cannot see the colour.
@@ -329,7 +326,8 @@ func (l line) mark(b *bytes.Buffer, x, y float64) {
 	case 4:
 		d = "0 5l-5-9h10z"
 	}
-	fmt.Fprintf(b, `<path class="%s" fill="currentColor" d="M%.1f %.1fm%s"/>`+"\n", l.class(), x, y, d)
+	fmt.Fprintf(b, `<path class="%s" fill="currentColor" d="M%.1f %.1fm%s"/>`+"\n",
+		l.class(), x, y, d)
 }
 
 func text(b *bytes.Buffer, x, y float64, anchor, more, s string) {
@@ -339,7 +337,8 @@ func text(b *bytes.Buffer, x, y float64, anchor, more, s string) {
 	if more != "" {
 		more = " " + more
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, more, xmlText(s))
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s"%s>%s</text>`+"\n",
+		x, y, anchor, more, xmlText(s))
 }
 
 // wrap breaks text at spaces into lines of at most width characters.

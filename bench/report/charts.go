@@ -80,17 +80,18 @@ func (r *report) againstProcs(wl described, m metric, ps []place) chart {
 		workload: wl.Name,
 		file:     strings.ToLower(wl.Name) + "-procs.svg",
 		title:    wl.Name + " on several procs",
-		x:        axis{label: "procs, with a goroutine each that makes the calls (log scale)", scale: math.Log2},
+		x:        axis{label: "procs, one calling goroutine each (log scale)", scale: math.Log2},
 	}
-	at := slices.DeleteFunc(slices.Clone(ps), func(p place) bool { return p.Pending != ps[0].Pending })
+	least := ps[0].Pending
+	at := slices.DeleteFunc(slices.Clone(ps), func(p place) bool { return p.Pending != least })
 	if len(at) < 2 {
 		return chart{}
 	}
 	for _, p := range at {
 		c.x.ticks = append(c.x.ticks, tick{float64(p.Procs), count(p.Procs)})
 	}
-	c.note = fmt.Sprintf("%s With %s pending. A time is elapsed time divided by the calls of all goroutines.",
-		wl.What, count(ps[0].Pending))
+	c.note = fmt.Sprintf("%s Here %s are pending. A time is elapsed time divided by all calls.",
+		wl.What, count(least))
 	if at[len(at)-1].Procs > r.CPUs {
 		c.note += fmt.Sprintf(" The machine has %d processors.", r.CPUs)
 	}
@@ -126,7 +127,9 @@ func (r *report) costs(c *chart, m metric, at []place, x func(place) float64) {
 }
 
 // tails are the ticks of a lateness chart.
-var tails = []tick{{0.5, "50 %"}, {0.9, "90 %"}, {0.99, "99 %"}, {0.999, "99.9 %"}, {0.9999, "99.99 %"}}
+var tails = []tick{
+	{0.5, "50 %"}, {0.9, "90 %"}, {0.99, "99 %"}, {0.999, "99.9 %"}, {0.9999, "99.99 %"},
+}
 
 // nines is the scale of a lateness chart. It gives each further nine the same width.
 func nines(p float64) float64 { return -math.Log10(1 - p) }
@@ -134,9 +137,10 @@ func nines(p float64) float64 { return -math.Log10(1 - p) }
 // lateness draws how late a part of the timers was at most. Each point is the median over the runs
 // of that quantile.
 func (r *report) lateness(wl described, at place, all []place) chart {
+	file := strings.ToLower(wl.Name) + "-lateness"
 	c := chart{
 		workload: wl.Name,
-		file:     strings.ToLower(wl.Name) + "-lateness.svg",
+		file:     file + ".svg",
 		title:    wl.Name + ": lateness",
 		x:        axis{label: "of the timers were at most this late", scale: nines},
 	}
@@ -146,7 +150,7 @@ func (r *report) lateness(wl described, at place, all []place) chart {
 		c.note += " The chart shows an unrelated timer of 5 ms."
 	}
 	if len(all) > 1 {
-		c.file = fmt.Sprintf("%s-lateness-%d-%d.svg", strings.ToLower(wl.Name), at.Pending, at.Procs)
+		c.file = fmt.Sprintf("%s-%d-%d.svg", file, at.Pending, at.Procs)
 		c.title += fmt.Sprintf(", %s pending, %d procs", count(at.Pending), at.Procs)
 	}
 	hi, last := 0.0, 0.0
@@ -183,7 +187,7 @@ func (r *report) lateness(wl described, at place, all []place) chart {
 		}
 	}
 	if raised {
-		c.note += fmt.Sprintf(" Timers that were early, or less than %v ms late, are drawn at the bottom.", least)
+		c.note += fmt.Sprintf(" Timers less than %v ms late are drawn at the bottom.", least)
 	}
 	return c
 }

@@ -28,30 +28,34 @@ var comparisons = []comparison{
 		workload: "TouchAt", metric: "time", with: figure{workload: "TouchHot", impl: nameOfTime},
 		name: "package time's Reset in TouchHot, as it has no ResetAt",
 	},
-	{workload: "TouchHot", metric: "time", with: figure{impl: nameOfConn}, name: "conn.SetReadDeadline"},
-	{workload: "StartStop", metric: "time", procs: 2, with: figure{impl: nameOfFloor}, name: "floor"},
-	{workload: "IdleServer", metric: "cpu", with: figure{impl: nameOfTime}, name: "package time"},
-	{workload: "IdleServer", metric: "late max", with: figure{impl: nameOfTime}, name: "package time"},
 	{
-		workload: "Fire", metric: "late p99", with: figure{impl: nameOfTime}, name: "package time",
-		difference: true,
+		workload: "TouchHot", metric: "time", with: figure{impl: nameOfConn},
+		name: "conn.SetReadDeadline",
 	},
-	preciseBesideTime("late p50"), preciseBesideTime("late p99"),
+	{
+		workload: "StartStop", metric: "time", procs: 2, with: figure{impl: nameOfFloor},
+		name: "floor",
+	},
+	besideTime(comparison{workload: "IdleServer", metric: "cpu"}),
+	besideTime(comparison{workload: "IdleServer", metric: "late max"}),
+	besideTime(comparison{workload: "Fire", metric: "late p99", difference: true}),
+	besideTime(comparison{workload: "Punctual", metric: "late p50", own: nameOfPrecise}),
+	besideTime(comparison{workload: "Punctual", metric: "late p99", own: nameOfPrecise}),
 	besideControl("call p50"), besideControl("call p99"), besideControl("call p99.9"),
 	besideControl("response p50"), besideControl("response p99"), besideControl("response p99.9"),
 }
 
-func preciseBesideTime(metric string) comparison {
-	return comparison{
-		workload: "Punctual", metric: metric, own: nameOfPrecise,
-		with: figure{impl: nameOfTime}, name: "package time",
-	}
+// besideTime compares with the same figure of package time.
+func besideTime(c comparison) comparison {
+	c.with, c.name = figure{impl: nameOfTime}, "package time"
+	return c
 }
 
 // besideControl compares a metric of Burst with that of the control, which ran in the same process.
 func besideControl(metric string) comparison {
 	return comparison{
-		workload: "Burst", metric: metric, with: figure{metric: "control " + metric}, name: "its control",
+		workload: "Burst", metric: metric, with: figure{metric: "control " + metric},
+		name: "its control",
 	}
 }
 
@@ -96,7 +100,9 @@ func (c comparison) result(own, other summary, unit string) string {
 
 // writeComparisons writes a row for each comparison that has both sides.
 func (r *report) writeComparisons(b *strings.Builder) {
-	rows := [][]string{append(slices.Clone(ownHead), "compared with", "its median", "ratio or difference")}
+	rows := [][]string{
+		append(slices.Clone(ownHead), "compared with", "its median", "ratio or difference"),
+	}
 	for _, c := range comparisons {
 		for _, p := range r.places(c.workload) {
 			if c.procs != 0 && p.Procs != c.procs {
@@ -109,7 +115,8 @@ func (r *report) writeComparisons(b *strings.Builder) {
 				}
 				if own, other, ok := c.of(r, p, im); ok {
 					o := row{p, metric{c.metric, unit}, im, own}
-					rows = append(rows, append(o.cells(), c.name, number(other.median), c.result(own, other, unit)))
+					rows = append(rows, append(o.cells(),
+						c.name, number(other.median), c.result(own, other, unit)))
 				}
 			}
 		}
@@ -120,9 +127,9 @@ func (r *report) writeComparisons(b *strings.Builder) {
 	}
 	b.WriteString("## Other comparisons\n\n")
 	if len(rows) > 1 {
-		b.WriteString(`conn.SetReadDeadline is called on a TCP connection over the loopback interface. The control of Burst
-runs in the same process. It starts as many goroutines as there are timers, beside callers that do the
-floor's work, each with a mutex and a list of its own.
+		b.WriteString(`conn.SetReadDeadline is called on a TCP connection over the loopback
+interface. The control of Burst runs in the same process. It starts as many goroutines as there are
+timers, beside callers that do the floor's work, each with a mutex and a list of its own.
 
 `)
 		table(b, rows, 7)
@@ -140,7 +147,7 @@ floor's work, each with a mutex and a list of its own.
 func (r *report) scaling() []string {
 	var lines []string
 	for _, p := range r.places("Rearm") {
-		if p.Procs != 1 {
+		if p.Procs != 1 || p.Pending != 0 {
 			continue
 		}
 		floor, ok := r.speedup(place{"StartStop", p.Pending, 1}, nameOfFloor)
@@ -150,8 +157,9 @@ func (r *report) scaling() []string {
 		for _, im := range ours {
 			if own, ok := r.speedup(p, im); ok {
 				lines = append(lines, fmt.Sprintf(
-					"From 1 to 2 procs, Rearm of %s beside %s pending gets %s × as fast and StartStop of the floor %s ×: a ratio of %s.",
-					im, count(p.Pending), multiple(own), multiple(floor), multiple(own/floor)))
+					"On two procs, Rearm of %s is %s times as fast as on one, and StartStop of "+
+						"the floor is %s times as fast: a ratio of %s.",
+					im, multiple(own), multiple(floor), multiple(own/floor)))
 			}
 		}
 	}

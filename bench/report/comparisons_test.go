@@ -21,7 +21,10 @@ type made struct {
 }
 
 func reportOf(runs ...made) *report {
-	r := &report{Impls: []string{"wheel", "inline", "precise", "time", "floor", "conn"}, Results: results{}}
+	r := &report{
+		Impls:   []string{"wheel", "inline", "precise", "time", "floor", "conn"},
+		Results: results{},
+	}
 	for _, m := range runs {
 		r.Results.at(place{m.workload, 0, m.procs}, m.impl).add(workload.Result{Metrics: m.metrics})
 	}
@@ -30,6 +33,14 @@ func reportOf(runs ...made) *report {
 
 func perCall(ns float64) []workload.Metric {
 	return []workload.Metric{{Name: "time", Unit: "ns/call", Value: ns}}
+}
+
+func cpu(ns float64) workload.Metric {
+	return workload.Metric{Name: "cpu", Unit: "ns/touch", Value: ns}
+}
+
+func us(name string, v float64) workload.Metric {
+	return workload.Metric{Name: name, Unit: "us", Value: v}
 }
 
 func late(name string, ms float64) []workload.Metric {
@@ -57,20 +68,20 @@ func TestComparisons(t *testing.T) {
 		made{"StartStop", 1, "floor", perCall(100)},
 		made{"StartStop", 2, "wheel", perCall(120)},
 		made{"StartStop", 2, "floor", perCall(60)},
-		made{"IdleServer", 1, "wheel", append(late("late max", 6), workload.Metric{Name: "cpu", Unit: "ns/touch", Value: 90})},
-		made{"IdleServer", 1, "time", append(late("late max", 4), workload.Metric{Name: "cpu", Unit: "ns/touch", Value: 100})},
+		made{"IdleServer", 1, "wheel", append(late("late max", 6), cpu(90))},
+		made{"IdleServer", 1, "time", append(late("late max", 4), cpu(100))},
 		made{"Fire", 1, "wheel", late("late p99", 1.9)},
 		made{"Fire", 1, "inline", late("late p99", 1.1)},
 		made{"Fire", 1, "time", late("late p99", 1.5)},
-		made{"Punctual", 1, "wheel", late("late p50", 2)}, // only precise is set against package time
+		made{"Punctual", 1, "wheel", late("late p50", 2)}, // only precise is compared
 		made{"Punctual", 1, "precise", append(late("late p50", 0.1), late("late p99", 0.3)...)},
 		made{"Punctual", 1, "time", append(late("late p50", 0.5), late("late p99", 0.2)...)},
 		made{"Burst", 1, "wheel", []workload.Metric{
-			{Name: "call p50", Unit: "us", Value: 3}, {Name: "control call p50", Unit: "us", Value: 2},
-			{Name: "response p99.9", Unit: "us", Value: 70}, {Name: "control response p99.9", Unit: "us", Value: 700},
+			us("call p50", 3), us("control call p50", 2),
+			us("response p99.9", 70), us("control response p99.9", 700),
 		}},
-		made{"Burst", 1, "inline", []workload.Metric{{Name: "call p50", Unit: "us", Value: 3}}}, // no control, no line
-		made{"Burst", 1, "time", []workload.Metric{{Name: "control call p50", Unit: "us", Value: 1}}},
+		made{"Burst", 1, "inline", []workload.Metric{us("call p50", 3)}}, // no control, no line
+		made{"Burst", 1, "time", []workload.Metric{us("control call p50", 1)}},
 	))
 	for _, want := range []string{
 		"| TouchAt | 0 | 1 | time | wheel | 15 ns/call | package time's Reset in TouchHot, as it has no ResetAt | 60 | 0.25 |",
@@ -101,7 +112,8 @@ func TestScaling(t *testing.T) {
 		made{"StartStop", 2, "floor", perCall(50)},
 	)
 	require.Equal(t, []string{
-		"From 1 to 2 procs, Rearm of wheel beside 0 pending gets 1.50 × as fast and StartStop of the floor 2.00 ×: a ratio of 0.75.",
+		"On two procs, Rearm of wheel is 1.50 times as fast as on one, " +
+			"and StartStop of the floor is 2.00 times as fast: a ratio of 0.75.",
 	}, r.scaling())
 	require.Contains(t, strings.Join(comparisonsOf(r), "\n"), "a ratio of 0.75.")
 
@@ -114,14 +126,16 @@ func TestScaling(t *testing.T) {
 func TestComparisonsNameMetrics(t *testing.T) {
 	measured := map[figure]bool{}
 	for _, wl := range workload.All {
-		if !slices.ContainsFunc(comparisons, func(c comparison) bool { return c.workload == wl.Name || c.with.workload == wl.Name }) {
+		if !slices.ContainsFunc(comparisons, func(c comparison) bool {
+			return c.workload == wl.Name || c.with.workload == wl.Name
+		}) {
 			continue
 		}
 		duration := 20 * time.Millisecond
 		if wl.Name == "IdleServer" { // its timer of 5 ms is to fire, however busy the machine
 			duration *= 15
 		}
-		for _, im := range []workload.Impl{workload.Wheel, workload.Precise, workload.Time, workload.Floor, workload.Conn} {
+		for _, im := range workload.Impls {
 			if !wl.Takes(im) || wl.Lacks(im) != "" {
 				continue
 			}
@@ -152,10 +166,10 @@ func TestQuickRunIsDescribed(t *testing.T) {
 		return strings.Join(all, "\n")
 	}
 	full, quick := what(), what("-quick")
-	require.Contains(t, full, "Punctual: 20,000 timers due at random within 3s:")
-	require.Contains(t, quick, "Punctual: 2,000 timers due at random within 300ms:")
-	require.Contains(t, full, "Fire: 1,000,000 timers due at random within 3s,")
-	require.Contains(t, quick, "Fire: 10,000 timers due at random within 200ms,")
+	require.Contains(t, full, "Punctual: 20,000 timers due at random within 3 s:")
+	require.Contains(t, quick, "Punctual: 2,000 timers due at random within 300 ms:")
+	require.Contains(t, full, "Fire: 1,000,000 timers due at random within 3 s,")
+	require.Contains(t, quick, "Fire: 10,000 timers due at random within 200 ms,")
 	require.Contains(t, quick, "Burst: 10,000 timers due")
 	require.Contains(t, quick, "control starts 10,000 goroutines")
 	require.Contains(t, quick, "IdleServer: 10,000 connections")
@@ -164,9 +178,15 @@ func TestQuickRunIsDescribed(t *testing.T) {
 
 // Package time wins where every run of it is better, and nowhere else.
 func TestOverlapIsNoWin(t *testing.T) {
-	r := &report{Workloads: []described{{Name: "Load"}}, Impls: []string{"wheel", "inline", "time"}, Results: results{}}
+	r := &report{
+		Workloads: []described{{Name: "Load"}},
+		Impls:     []string{"wheel", "inline", "time"},
+		Results:   results{},
+	}
 	p := place{"Load", 0, 1}
-	for impl, runs := range map[string][]float64{"time": {10, 11, 12}, "wheel": {12, 14, 15}, "inline": {13, 14, 15}} {
+	for impl, runs := range map[string][]float64{
+		"time": {10, 11, 12}, "wheel": {12, 14, 15}, "inline": {13, 14, 15},
+	} {
 		for _, ns := range runs {
 			r.Results.at(p, impl).add(workload.Result{Metrics: perCall(ns)})
 		}
@@ -196,11 +216,13 @@ func TestContext(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	require.Empty(t, parsed(t).leftOut())
 	require.Empty(t, parsed(t, "-workloads", "Fire").leftOut())
-	o := parsed(t, "-workloads", "Fire", "-impls", "wheel,inline,time,floor,conn,go-zero,gost,siddontang,map")
+	o := parsed(t, "-workloads", "Fire",
+		"-impls", "wheel,inline,time,floor,conn,go-zero,gost,siddontang,map")
 	require.Equal(t, []string{"heap"}, o.leftOut())
 	jobs := parsed(t).jobs()
 	for _, j := range jobs {
-		require.True(t, j.Workload == "Punctual" || j.Impl != "precise" && j.Impl != "fine", "%+v", j)
+		special := j.Impl == "precise" || j.Impl == "fine"
+		require.True(t, j.Workload == "Punctual" || !special, "%+v", j)
 	}
 	require.True(t, slices.ContainsFunc(jobs, func(j job) bool { return j.Impl == "precise" }))
 	_, err := parse([]string{"-workloads", "Fire", "-impls", "precise"}, io.Discard)

@@ -41,8 +41,8 @@ func parse(args []string, w io.Writer) (options, error) {
 	fs.SetOutput(w)
 	only := fs.String("workloads", "all", "comma-separated `names` of the workloads to run")
 	on := fs.String("impls", "all", "comma-separated `names` of the implementations to run them on")
-	fs.IntVar(&o.runs, "runs", 0,
-		fmt.Sprintf("`number` of rounds, whose medians the report shows (default %d, with -quick 1)", fullRuns))
+	fs.IntVar(&o.runs, "runs", 0, fmt.Sprintf(
+		"`number` of rounds, whose medians the report shows (default %d, with -quick 1)", fullRuns))
 	fs.BoolVar(&o.quick, "quick", false,
 		"small sizes and short runs, under a minute in all: for a look, not for figures")
 	fs.BoolVar(&o.cross, "cross", false,
@@ -51,17 +51,22 @@ func parse(args []string, w io.Writer) (options, error) {
 		"largest `number` of timers pending beside the calls; 10 million take 2 to 4 GB. "+
 			"It does not limit the timers of Fire and Burst and the connections of IdleServer")
 	fs.DurationVar(&o.timeout, "timeout", 0,
-		"how much longer than it measures a run may take (default 20s, with -quick 8s); "+
+		"how much longer than it measures a run may take (default 30s, with -quick 8s); "+
 			"a run that takes longer is marked as failed and stops no other")
-	fs.BoolVar(&o.dirty, "dirty", false, "run everything although the tree has uncommitted changes, and say so in the report")
-	fs.BoolVar(&o.render, "render", false, "run nothing: write the files again from "+resultsFile+" in -out")
-	fs.StringVar(&o.out, "out", "",
-		fmt.Sprintf("`folder` for the files (default %s for a run of everything, %s for any other)", resultsDir, scratchDir))
+	fs.BoolVar(&o.dirty, "dirty", false,
+		"run everything although the tree has uncommitted changes, and say so in the report")
+	fs.BoolVar(&o.render, "render", false,
+		"run nothing: write the files again from "+resultsFile+" in -out")
+	fs.StringVar(&o.out, "out", "", fmt.Sprintf(
+		"`folder` for the files (default %s for a run of everything, %s for any other)",
+		resultsDir, scratchDir))
 	fs.Usage = func() {
-		fmt.Fprintf(w, "Usage: go run ./bench/report [flags]\n\nRuns the benchmarks and writes a report with charts.\n\n"+
+		fmt.Fprintf(w, "Usage: go run ./bench/report [flags]\n\n"+
+			"Runs the benchmarks and writes a report with charts.\n\n"+
 			"A few lines in some seconds:\n\n"+
-			"  go run ./bench/report -workloads StartStop,Rearm -impls wheel,time,floor -max-pending 10000\n\n"+
-			"Workloads: %s.\n\nImplementations: %s.\n\n", strings.Join(workloadNames, ", "), strings.Join(implNames, ", "))
+			"  go run ./bench/report -workloads StartStop -impls wheel,time -max-pending 10000\n\n"+
+			"Workloads: %s.\n\nImplementations: %s.\n\n",
+			strings.Join(workloadNames, ", "), strings.Join(implNames, ", "))
 		fs.PrintDefaults()
 	}
 	if err := fs.Parse(args); err != nil {
@@ -87,7 +92,7 @@ func parse(args []string, w io.Writer) (options, error) {
 		}
 	}
 	if o.timeout <= 0 {
-		o.timeout = 20 * time.Second
+		o.timeout = 30 * time.Second
 		if o.quick {
 			o.timeout = 8 * time.Second
 		}
@@ -131,9 +136,11 @@ func choose[T any](all []T, list string, names []string, what string) ([]T, erro
 	}
 	wanted := map[int]bool{}
 	for name := range strings.SplitSeq(list, ",") {
-		i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, strings.TrimSpace(name)) })
+		name = strings.TrimSpace(name)
+		i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 		if i < 0 {
-			return nil, fmt.Errorf("no %s is called %q; there are %s", what, name, strings.Join(names, ", "))
+			known := strings.Join(names, ", ")
+			return nil, fmt.Errorf("no %s is called %q; there are %s", what, name, known)
 		}
 		wanted[i] = true
 	}
@@ -186,9 +193,10 @@ func (o options) described() []described {
 func (o options) leftOut() []string {
 	var names []string
 	for _, im := range impls {
-		chosen := slices.ContainsFunc(o.impls, func(c workload.Impl) bool { return c.Name == im.Name })
-		wanted := slices.ContainsFunc(o.workloads, func(wl workload.Workload) bool { return wl.Takes(im) })
-		if wanted && !chosen {
+		_, chosen := find(o.impls, im.Name, nameOfImpl)
+		if !chosen && slices.ContainsFunc(o.workloads, func(wl workload.Workload) bool {
+			return wl.Takes(im)
+		}) {
 			names = append(names, im.Name)
 		}
 	}
@@ -266,8 +274,8 @@ func (o options) jobs() []job {
 				takes := o.takenBy(wl, p)
 				for i := range takes {
 					j := o.sized(wl.Name)
-					j.Impl, j.Pending, j.Procs = takes[(i+round)%len(takes)].Name, p.Pending, p.Procs
-					j.Round = round + 1
+					j.Impl, j.Round = takes[(i+round)%len(takes)].Name, round+1
+					j.Pending, j.Procs = p.Pending, p.Procs
 					jobs = append(jobs, j)
 				}
 			}

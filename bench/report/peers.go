@@ -72,7 +72,7 @@ var gost = workload.Impl{Name: "gost", Open: func() workload.Instance {
 				if t := tw.AfterFunc(d, f); t != nil {
 					return &gostTimer{t}
 				}
-				runtime.Gosched() // the queue of 128 requests was full, so the timer was not started
+				runtime.Gosched() // the queue of 128 requests was full
 			}
 		},
 		// Close of the library would wait for a goroutine that waits for a ticker that Close has

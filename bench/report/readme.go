@@ -14,85 +14,102 @@ const (
 	readmeEnd   = "<!-- end of figures -->"
 )
 
-// A readmeRow is a row of the table: a figure of ours beside package time's and the floor's.
+// A readmeRow is a row of the table: a figure of ours beside package time's and the floor's, on one
+// proc unless procs says otherwise.
 type readmeRow struct {
 	label string
 	figure
 	pending, procs int
-	time           figure // package time's, where that differs
+	other          figure // package time's figure, if not the same
 	remark         string // after package time's figure
 }
 
+const million = 1_000_000
+
+var (
+	startStop = figure{"StartStop", "wheel", "time"}
+	touchHot  = figure{"TouchHot", "wheel", "time"}
+)
+
 var readmeRows = []readmeRow{
-	{label: "start and stop a timer", figure: ofTime("StartStop"), procs: 1},
-	{label: "the same with a million pending", figure: ofTime("StartStop"), pending: 1_000_000, procs: 1},
-	{label: "the same with ten million pending", figure: ofTime("StartStop"), pending: 10_000_000, procs: 1},
-	{label: "the same on two processors at once", figure: ofTime("StartStop"), procs: 2},
+	{label: "start and stop a timer", figure: startStop},
+	{label: "the same with a million pending", figure: startStop, pending: million},
+	{label: "the same with ten million pending", figure: startStop, pending: 10 * million},
+	{label: "the same on two processors at once", figure: startStop, procs: 2},
 	{
 		label:  "stop a random one of a million and start another",
-		figure: ofTime("Churn"), pending: 1_000_000, procs: 1,
+		figure: figure{"Churn", "wheel", "time"}, pending: million,
 	},
-	{label: "extend a timeout, `Reset` to later", figure: ofTime("TouchHot"), procs: 1},
+	{label: "extend a timeout, `Reset` to later", figure: touchHot},
 	{
 		label:  "extend it with the caller's clock, `ResetAt`",
-		figure: ofTime("TouchAt"), procs: 1, time: ofTime("TouchHot"), remark: " (`Reset`)",
+		figure: figure{"TouchAt", "wheel", "time"}, other: touchHot, remark: " (`Reset`)",
 	},
-	{label: "extend a random one of a million", figure: ofTime("TouchRandom"), pending: 1_000_000, procs: 1},
-	{label: "reset to a random time", figure: ofTime("Rearm"), procs: 1},
-	{label: "touch a million idle timeouts, CPU per touch", figure: figure{"IdleServer", "wheel", "cpu"}, procs: 1},
-	{label: "an unrelated timer beside them, latest", figure: figure{"IdleServer", "wheel", "late max"}, procs: 1},
-	{label: "fire a million in 3 s, CPU per timer", figure: figure{"Fire", "wheel", "cpu"}, procs: 1},
-	{label: "the same, inline", figure: figure{"Fire", "inline", "cpu"}, procs: 1},
-	{label: "lateness of these, p50", figure: figure{"Fire", "wheel", "late p50"}, procs: 1},
-	{label: "lateness of these, p99", figure: figure{"Fire", "wheel", "late p99"}, procs: 1},
+	{
+		label:  "extend a random one of a million",
+		figure: figure{"TouchRandom", "wheel", "time"}, pending: million,
+	},
+	{label: "reset to a random time", figure: figure{"Rearm", "wheel", "time"}},
+	{
+		label:  "touch a million idle timeouts, CPU per touch",
+		figure: figure{"IdleServer", "wheel", "cpu"},
+	},
+	{
+		label:  "an unrelated timer beside them, latest",
+		figure: figure{"IdleServer", "wheel", "late max"},
+	},
+	{label: "fire a million in 3 s, CPU per timer", figure: figure{"Fire", "wheel", "cpu"}},
+	{label: "the same, inline", figure: figure{"Fire", "inline", "cpu"}},
+	{label: "lateness of a million in 3 s, p50", figure: figure{"Fire", "wheel", "late p50"}},
+	{label: "the same, p99", figure: figure{"Fire", "wheel", "late p99"}},
 	{
 		label:  "lateness with a 100 us tick and `WithPreciseWakeup`, p50",
-		figure: figure{"Punctual", nameOfPrecise, "late p50"}, procs: 1,
+		figure: figure{"Punctual", nameOfPrecise, "late p50"},
 	},
-	{label: "the same, p99", figure: figure{"Punctual", nameOfPrecise, "late p99"}, procs: 1},
+	{label: "the same, p99", figure: figure{"Punctual", nameOfPrecise, "late p99"}},
 	{
 		label:  "memory of a pending timer",
-		figure: figure{"Memory", "wheel", "timer"}, pending: 1_000_000, procs: 1,
+		figure: figure{"Memory", "wheel", "timer"}, pending: million,
 	},
 	{
 		label:  "CPU of a garbage collection with a million pending",
-		figure: figure{"GC", "wheel", "cpu"}, pending: 1_000_000, procs: 1,
+		figure: figure{"GC", "wheel", "cpu"}, pending: million,
 	},
 }
-
-func ofTime(workload string) figure { return figure{workload, "wheel", "time"} }
 
 // readmeTable writes the table, with what it was measured on below it.
 func (r *report) readmeTable() (string, error) {
 	var b strings.Builder
-	b.WriteString("| | this | package time | floor | this / package time |\n|---|---:|---:|---:|---:|\n")
+	b.WriteString("| | this | package time | floor | this / package time |\n")
+	b.WriteString("|---|---:|---:|---:|---:|\n")
 	for _, row := range readmeRows {
-		at := place{row.workload, row.pending, row.procs}
+		at := place{row.workload, row.pending, max(row.procs, 1)}
 		own, ok := r.Results[at][row.impl].metric(row.metric)
 		if !ok {
 			return "", fmt.Errorf("the results have no figure for %q", row.label)
 		}
 		unit := r.unit(row.workload, row.metric)
-		show := func(s summary, ok bool, remark string) string {
+		show := func(s summary, ok bool) string {
 			if !ok {
 				return ""
 			}
-			return readmeNumber(s.median, unit) + remark
+			return readmeNumber(s.median, unit)
 		}
-		timeAt, timeOf := at, row.figure
-		if row.time.workload != "" {
-			timeAt.Workload, timeOf = row.time.workload, row.time
+		otherAt, metric := at, row.metric
+		if row.other.workload != "" {
+			otherAt.Workload, metric = row.other.workload, row.other.metric
 		}
-		other, okTime := r.Results[timeAt][nameOfTime].metric(timeOf.metric)
+		other, okOther := r.Results[otherAt][nameOfTime].metric(metric)
 		floor, okFloor := r.Results[at][nameOfFloor].metric(row.metric)
 		q := ""
-		if v, ok := ratio(own, other); ok && okTime {
+		if v, ok := ratio(own, other); ok {
 			q = multiple(v)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", row.label,
-			show(own, true, ""), show(other, okTime, row.remark), show(floor, okFloor, ""), q)
+		fmt.Fprintf(&b, "| %s | %s | %s%s | %s | %s |\n", row.label,
+			show(own, true), show(other, okOther), row.remark, show(floor, okFloor), q)
 	}
-	for _, line := range wrap(fmt.Sprintf("Medians of %d rounds of %s.", r.Runs, r.Source), 100) {
+	source := fmt.Sprintf("Medians of %d rounds of %s.", r.Runs, r.Source)
+	for _, line := range wrap(source, 100) {
 		b.WriteString("\n" + line)
 	}
 	return b.String() + "\n", nil

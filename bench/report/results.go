@@ -107,7 +107,10 @@ func (c *cell) lateness() []float64 {
 	if c == nil || len(c.Lateness) == 0 {
 		return nil
 	}
-	known := len(slices.MinFunc(c.Lateness, func(a, b []float64) int { return cmp.Compare(len(a), len(b)) }))
+	known := len(latenessParts)
+	for _, run := range c.Lateness {
+		known = min(known, len(run))
+	}
 	late := make([]float64, known)
 	for i := range late {
 		var values []float64

@@ -153,9 +153,10 @@ func follow(r io.Reader, progress func(done float64)) (said string) {
 			}
 			continue
 		}
-		bad := strings.HasPrefix(lines.Text(), "panic: ") || strings.HasPrefix(lines.Text(), "fatal error: ")
+		text := lines.Text()
+		bad := strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")
 		if said == "" || bad && !strings.HasPrefix(said, "panic: ") {
-			said = lines.Text()
+			said = text
 		}
 	}
 	_, _ = io.Copy(io.Discard, r) // what follows a line that is too long

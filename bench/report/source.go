@@ -21,15 +21,18 @@ func (r *report) tellSource(ctx context.Context, o options, args []string) error
 	commit, dirty := commit(ctx)
 	if dirty {
 		if o.everything() && !o.dirty {
-			return errors.New("the tree has uncommitted changes: commit them first, or set -dirty to mark the report")
+			return errors.New("the tree has uncommitted changes: " +
+				"commit them, or set -dirty to mark the report")
 		}
 		commit += " with uncommitted changes"
 		r.Warning = "These figures are of code with uncommitted changes."
 	}
 	if o.quick {
-		r.Warning = strings.TrimSpace(r.Warning + " A quick run has small sizes and short times, so its figures mean little.")
+		r.Warning += " A quick run has small sizes and short times, so its figures mean little."
+		r.Warning = strings.TrimSpace(r.Warning)
 	}
-	machine := fmt.Sprintf("%s, %d processors, %s/%s", cpuModel(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	machine := fmt.Sprintf("%s, %d processors, %s/%s",
+		cpuModel(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	command := strings.Join(append([]string{"go run ./bench/report"}, args...), " ")
 	now := time.Now().UTC()
 	r.CPUs = runtime.NumCPU()
@@ -70,13 +73,15 @@ func cpuModel() string {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err == nil {
 		for line := range strings.SplitSeq(string(text), "\n") {
-			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			key, value, _ := strings.Cut(line, ":")
+			if strings.TrimSpace(key) == "model name" {
 				return strings.TrimSpace(value)
 			}
 		}
 	}
 	if runtime.GOOS == "darwin" {
-		if out, err := exec.Command("sysctl", "-n", "machdep.cpu.brand_string").Output(); err == nil {
+		out, err := exec.Command("sysctl", "-n", "machdep.cpu.brand_string").Output()
+		if err == nil {
 			return strings.TrimSpace(string(out))
 		}
 	}
@@ -101,11 +106,11 @@ func versions() []string {
 	if !ok {
 		return []string{"unknown versions"}
 	}
-	peers := []string{"github.com/zeromicro/go-zero", "github.com/dubbogo/gost", "github.com/siddontang/go"}
 	var vs []string
 	for _, m := range info.Deps {
-		if slices.Contains(peers, m.Path) {
-			vs = append(vs, strings.TrimPrefix(m.Path, "github.com/")+" "+m.Version)
+		name := strings.TrimPrefix(m.Path, "github.com/")
+		if slices.Contains([]string{"zeromicro/go-zero", "dubbogo/gost", "siddontang/go"}, name) {
+			vs = append(vs, name+" "+m.Version)
 		}
 	}
 	return vs
@@ -114,7 +119,9 @@ func versions() []string {
 // goEnv returns the settings of the runtime that change figures.
 func goEnv() string {
 	var set []string
-	for _, name := range []string{"GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GODEBUG", "GOAMD64", "GOEXPERIMENT"} {
+	for _, name := range []string{
+		"GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GODEBUG", "GOAMD64", "GOEXPERIMENT",
+	} {
 		if v, ok := os.LookupEnv(name); ok && v != "" {
 			set = append(set, name+"="+v)
 		}

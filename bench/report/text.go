@@ -90,15 +90,18 @@ func (r *report) write(w io.Writer) error {
 		fmt.Fprintf(&b, "- %s\n", line)
 	}
 	b.WriteString(`
-Each figure is the median of the runs, followed by the smallest and the largest in parentheses. Every
-run is a process of its own. Each round runs everything once before the next round begins. Less is
-better in every comparison.
+Each figure is the median of the runs, followed by the smallest and the largest in parentheses.
+Every run is a process of its own. Each round runs everything once before the next round begins.
+Less is better in every comparison.
 
-"× time" is the median divided by package time's, and "× floor" is the median divided by the floor's.
-The floor is the least work that a thread-safe timer must do for the call, measured in the same rounds.
-**Bold** marks where package time wins: its worst run is better than the implementation's best run.
-With a single run any difference counts. An implementation *lacks* a call that a workload needs, or has
-*failed* to end in time.
+"× time" is the median divided by package time's, and "× floor" is the median divided by the
+floor's. The floor is the least work that a thread-safe timer must do for the call, measured in the
+same rounds. **Bold** marks where package time wins: its worst run is better than the
+implementation's best run. With a single run any difference counts.
+
+The row of an implementation says what it *lacks* if it has no call that the workload needs, and
+*failed* if no run ended in time. Where single calls are timed, inline has no rows, because it
+differs from wheel only when timers fire.
 
 `)
 	r.writeSummary(&b)
@@ -142,9 +145,8 @@ func (r *report) eachOwn(f func(row)) {
 var ownHead = []string{"workload", "pending", "procs", "measured", "implementation", "median"}
 
 func (o row) cells() []string {
-	return []string{
-		o.Workload, count(o.Pending), strconv.Itoa(o.Procs), o.name, o.impl, withUnit(o.median, o.unit),
-	}
+	return append([]string{o.Workload, count(o.Pending), strconv.Itoa(o.Procs)},
+		o.name, o.impl, withUnit(o.median, o.unit))
 }
 
 // writeSummary compares this library with package time and the floor. Of a workload that times
@@ -155,9 +157,10 @@ func (r *report) writeSummary(b *strings.Builder) {
 		if strings.HasSuffix(o.unit, "/call") && o.name != "time" {
 			return
 		}
+		p, m := o.place, o.name
 		rows = append(rows, append(o.cells(),
-			r.median(o.place, nameOfTime, o.name), r.median(o.place, nameOfFloor, o.name),
-			r.ratio(o.place, o.impl, nameOfTime, o.name), r.ratio(o.place, o.impl, nameOfFloor, o.name)))
+			r.median(p, nameOfTime, m), r.median(p, nameOfFloor, m),
+			r.ratio(p, o.impl, nameOfTime, m), r.ratio(p, o.impl, nameOfFloor, m)))
 	})
 	if len(rows) > 1 {
 		b.WriteString("## Beside package time and the floor\n\n")
@@ -177,8 +180,8 @@ func (r *report) writeLosses(b *strings.Builder) {
 		compared++
 		switch {
 		case wins(t, o.summary):
-			rows = append(rows, append(o.cells(),
-				r.median(o.place, nameOfTime, o.name), r.ratio(o.place, o.impl, nameOfTime, o.name)))
+			rows = append(rows, append(o.cells(), number(t.median),
+				r.ratio(o.place, o.impl, nameOfTime, o.name)))
 		case t.median < o.median:
 			unclear++
 		}
@@ -186,8 +189,9 @@ func (r *report) writeLosses(b *strings.Builder) {
 	if compared == 0 {
 		return
 	}
-	fmt.Fprintf(b, "## Where package time wins\n\nIn %d of %d comparisons its worst run is better than the "+
-		"implementation's best.", len(rows)-1, compared)
+	fmt.Fprintf(b, "## Where package time wins\n\n"+
+		"In %d of %d comparisons its worst run is better than the implementation's best.",
+		len(rows)-1, compared)
 	if unclear > 0 {
 		fmt.Fprintf(b, "\nIn %d more its median is better, but the ranges overlap.", unclear)
 	}
@@ -212,14 +216,16 @@ func (r *report) writeWorkload(b *strings.Builder, wl described) {
 	}
 	// A metric that has ratios to package time or to the floor gets a column for them.
 	head := []string{"pending", "procs", "implementation"}
-	var columns []func(p place, impl string) string
+	type column func(p place, impl string) string
+	var columns []column
+	add := func(title string, c column) { head, columns = append(head, title), append(columns, c) }
 	for _, m := range ms {
-		head = append(head, strings.TrimSuffix(m.name+", "+m.unit, ", "))
-		columns = append(columns, func(p place, impl string) string { return r.figure(p, impl, m.name) })
+		add(strings.TrimSuffix(m.name+", "+m.unit, ", "),
+			func(p place, impl string) string { return r.figure(p, impl, m.name) })
 		for _, of := range []string{nameOfTime, nameOfFloor} {
 			if r.hasRatio(wl.Name, m.name, of) {
-				head = append(head, "× "+of)
-				columns = append(columns, func(p place, impl string) string { return r.ratio(p, impl, of, m.name) })
+				add("× "+of,
+					func(p place, impl string) string { return r.ratio(p, impl, of, m.name) })
 			}
 		}
 	}

@@ -84,13 +84,14 @@ type callTimes struct {
 // Otherwise a delay of 10 ms would be one slow call among millions, and no quantile would show it.
 func (s *salvo) beside(caller func() (call func(i int))) (end func() *callTimes) {
 	const warmUp = 10 * time.Millisecond
-	time.Sleep(s.due - warmUp - time.Since(s.base))
+	first := max(s.due-warmUp, time.Since(s.base)) // the first calls are due; Sleep may oversleep
+	time.Sleep(first - time.Since(s.base))
 	var callers sync.WaitGroup
 	took := make([]callTimes, runtime.GOMAXPROCS(0))
 	for w := range took {
 		call := caller()
 		callers.Go(func() {
-			wanted := time.Since(s.base)
+			wanted := first
 			for i := w * 997; !s.over.Load() || wanted < s.allFired(); i++ {
 				from := time.Since(s.base)
 				if from < wanted {

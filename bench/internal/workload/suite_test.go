@@ -114,9 +114,9 @@ func TestComplete(t *testing.T) {
 	c = Churn.complete(Case{Procs: 2, Duration: time.Second})
 	require.Equal(t, Case{Pending: 10_000, Procs: 2, Duration: time.Second}, c)
 
-	require.Contains(t, Fire.Describe(Case{}), "1,000,000 timers due at random within 3s,")
+	require.Contains(t, Fire.Describe(Case{}), "1,000,000 timers due at random within 3 s,")
 	require.Contains(t, Punctual.Describe(Case{N: 500, Duration: 300 * time.Millisecond}),
-		"500 timers due at random within 300ms:")
+		"500 timers due at random within 300 ms:")
 	for _, w := range All {
 		require.Regexp(t, `^[A-Z1-9][^{}]+\.$`, w.Describe(Case{}))
 	}

@@ -93,7 +93,15 @@ func (w Workload) Prepare(c Case) (*Calls, error) { return w.calls(w.complete(c)
 // Describe returns What for the case.
 func (w Workload) Describe(c Case) string {
 	c = w.complete(c)
-	return strings.NewReplacer("{N}", thousands(c.N), "{D}", c.Duration.String()).Replace(w.What)
+	return strings.NewReplacer("{N}", thousands(c.N), "{D}", inWords(c.Duration)).Replace(w.What)
+}
+
+// inWords writes a duration as 3 s or 300 ms.
+func inWords(d time.Duration) string {
+	if d%time.Second == 0 {
+		return strconv.Itoa(int(d/time.Second)) + " s"
+	}
+	return strconv.Itoa(int(d/time.Millisecond)) + " ms"
 }
 
 // thousands writes 1234567 as 1,234,567.
