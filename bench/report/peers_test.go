@@ -1,85 +1,76 @@
 package main
 
 import (
-	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel/bench/internal/workload"
 )
 
-// A peer's lateness is its own affair: the tests ask for one call, some time.
-const patience = 5 * time.Second
+// The tests of peers ask only for one call, at some time. How late it is, is the peer's affair.
 
-func TestPeersFireOnce(t *testing.T) {
+// eachPeer runs a test on an instance of each peer.
+func eachPeer(t *testing.T, test func(t *testing.T, im workload.Impl, in workload.Instance)) {
 	for _, im := range peers {
 		t.Run(im.Name, func(t *testing.T) {
 			t.Parallel()
 			in := im.Open()
 			defer in.Close()
-			var calls atomic.Int64
-			fired := make(chan struct{}, 10)
-			in.Start(50*time.Millisecond, func() { calls.Add(1); fired <- struct{}{} })
-			select {
-			case <-fired:
-			case <-time.After(patience):
-				t.Fatal("did not fire")
-			}
-			time.Sleep(200 * time.Millisecond)
-			if n := calls.Load(); n != 1 {
-				t.Errorf("fired %d times", n)
-			}
+			test(t, im, in)
 		})
 	}
+}
+
+// receive fails the test if fired has nothing for long.
+func receive(t *testing.T, fired <-chan struct{}) {
+	select {
+	case <-fired:
+	case <-time.After(5 * time.Second):
+		require.Fail(t, "did not fire")
+	}
+}
+
+func TestPeersFireOnce(t *testing.T) {
+	eachPeer(t, func(t *testing.T, _ workload.Impl, in workload.Instance) {
+		var calls atomic.Int64
+		fired := make(chan struct{}, 10)
+		in.Start(50*time.Millisecond, func() { calls.Add(1); fired <- struct{}{} })
+		receive(t, fired)
+		time.Sleep(200 * time.Millisecond)
+		require.EqualValues(t, 1, calls.Load())
+	})
 }
 
 func TestPeersStop(t *testing.T) {
-	for _, im := range peers {
-		t.Run(im.Name, func(t *testing.T) {
-			t.Parallel()
-			in := im.Open()
-			defer in.Close()
-			var calls atomic.Int64
-			timer := in.Start(300*time.Millisecond, func() { calls.Add(1) })
-			if im.Name == siddon.Name {
-				defer func() {
-					if err, ok := recover().(error); !ok || !errors.Is(err, lacking("Stop")) {
-						t.Errorf("Stop panicked with %v", err)
-					}
-				}()
-			}
-			if !timer.Stop() {
-				t.Error("Stop of a pending timer returned false")
-			}
-			time.Sleep(600 * time.Millisecond)
-			if n := calls.Load(); n != 0 {
-				t.Errorf("fired %d times after Stop", n)
-			}
-		})
-	}
+	eachPeer(t, func(t *testing.T, im workload.Impl, in workload.Instance) {
+		var calls atomic.Int64
+		timer := in.Start(300*time.Millisecond, func() { calls.Add(1) })
+		if im.Name == siddon.Name {
+			require.PanicsWithError(t, lacking("Stop").Error(), func() { timer.Stop() })
+			return
+		}
+		require.True(t, timer.Stop())
+		time.Sleep(600 * time.Millisecond)
+		require.Zero(t, calls.Load())
+	})
 }
 
 func TestPeersReset(t *testing.T) {
-	for _, im := range peers {
-		t.Run(im.Name, func(t *testing.T) {
-			t.Parallel()
-			in := im.Open()
-			defer in.Close()
-			if in.New == nil {
-				t.Skip("cannot be reset")
-			}
-			fired := make(chan struct{}, 10)
-			timer := in.New(func() { fired <- struct{}{} })
-			for range 2 { // armed again after it has fired
-				timer.Reset(time.Hour)
-				timer.Reset(20 * time.Millisecond)
-				select {
-				case <-fired:
-				case <-time.After(patience):
-					t.Fatal("did not fire")
-				}
-			}
+	eachPeer(t, func(t *testing.T, _ workload.Impl, in workload.Instance) {
+		if in.New == nil {
+			t.Skip("cannot be reset")
+		}
+		fired := make(chan struct{}, 10)
+		timer := in.New(func() { fired <- struct{}{} })
+		for range 2 { // armed again after it has fired
 			timer.Reset(time.Hour)
-			timer.Stop()
-		})
-	}
+			timer.Reset(20 * time.Millisecond)
+			receive(t, fired)
+		}
+		timer.Reset(time.Hour)
+		timer.Stop()
+	})
 }
