@@ -19,8 +19,8 @@ function duration(ns) {
 	]) {
 		const parts = Math.round(ns / 1e9 / part), per = unit / part;
 		if (parts >= limit * per) continue;
-		const left = parts % per;
-		return `${count(Math.floor(parts / per))} ${name}` + (left ? ` ${count(left)} ${rest}` : "");
+		const whole = Math.floor(parts / per), left = parts % per;
+		return `${count(whole)} ${name}` + (left ? ` ${count(left)} ${rest}` : "");
 	}
 	return "never";
 }
@@ -241,7 +241,8 @@ function makeRing() {
 	track.setAttribute("d", circle(outer) + circle(inner));
 	ring.few = svg("path", { class: "few" }, ring.svg);
 	const hatch = svg("pattern", {
-		id: "hatch" + rings.length, class: "hatch", patternUnits: "userSpaceOnUse", width: 5, height: 5,
+		id: "hatch" + rings.length, class: "hatch",
+		patternUnits: "userSpaceOnUse", width: 5, height: 5,
 	}, ring.svg);
 	svg("path", { d: "M-1 6L6 -1M-1 1L1 -1M4 6L6 4" }, hatch);
 	ring.full = svg("path", { class: "full", fill: `url(#${hatch.id})` }, ring.svg);

@@ -14,8 +14,8 @@ import (
 // This file has Prometheus itself read the queries of README.md and dashboard.json, and play the
 // alerts.
 
-// promtool runs the program that comes with Prometheus. With TIMINGWHEEL_REQUIRE_PROMTOOL set the
-// test fails where there is none (Debian: apt-get install prometheus).
+// promtool runs promtool, which comes with Prometheus. If it is missing, the test is skipped, or
+// fails if TIMINGWHEEL_REQUIRE_PROMTOOL is set (Debian: apt-get install prometheus).
 func promtool(t *testing.T, args ...string) string {
 	t.Helper()
 	path, err := exec.LookPath("promtool")
@@ -54,14 +54,17 @@ func TestAlerts(t *testing.T) {
 
 func TestDashboardQueries(t *testing.T) {
 	rules := []string{"groups:", "  - name: dashboard", "    rules:"}
-	variables := strings.NewReplacer("$job", ".*", "$instance", ".*", "$wheel", ".*", "$__rate_interval", "5m")
+	variables := strings.NewReplacer("$job", ".*", "$instance", ".*", "$wheel", ".*",
+		"$__rate_interval", "5m")
 	for _, p := range readDashboard(t).Panels {
 		for _, target := range p.Targets {
-			rules = append(rules, "      - record: a:query", "        expr: '"+variables.Replace(target.Expr)+"'")
+			rules = append(rules, "      - record: a:query",
+				"        expr: '"+variables.Replace(target.Expr)+"'")
 			// Only single numbers and the heatmap merge instances.
 			if p.Type == "timeseries" {
 				require.NotRegexp(t, `\b(sum|max) ?\(`, target.Expr, p.Title)
-				require.Equal(t, strings.Count(target.Expr, "by ("), strings.Count(target.Expr, "job, instance, wheel"), "%s merges instances", p.Title)
+				require.Equal(t, strings.Count(target.Expr, "by ("), strings.Count(target.Expr,
+					"job, instance, wheel"), "%s merges instances", p.Title)
 				require.Contains(t, target.Legend, "{{instance}} {{wheel}}", p.Title)
 			}
 		}

@@ -1,10 +1,10 @@
-// Package wheelprom shows Prometheus what a timing wheel does.
+// Package wheelprom is a Prometheus collector for timing wheels.
 //
 //	tw := timingwheel.New()
 //	prometheus.MustRegister(wheelprom.NewCollector(tw))
 //
-// README.md lists the metrics, has rules for alerts, and tells what OpenTelemetry users
-// do; dashboard.json is a dashboard for Grafana.
+// README.md lists the metrics, has rules for alerts, and explains the use with OpenTelemetry.
+// dashboard.json is a dashboard for Grafana.
 package wheelprom
 
 import (
@@ -16,35 +16,35 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file holds the collector: how one Stats of a wheel becomes the metrics of one
-// scrape. It has no lock: nothing here changes after construction. What the metrics
-// are called is in metrics.go.
+// This file has the collector, which turns one Stats of a wheel into the metrics of one scrape. It
+// needs no lock: a Collector does not change after construction. metrics.go has the names.
 
-// A Collector is a prometheus.Collector for one wheel. All that it sends for a scrape
-// comes from one call of Stats, so
+// A Collector is a prometheus.Collector for one wheel. All values of a scrape come from one call of
+// Stats, so
 //
-//	timers_pending == timers_started_total - timers_fired_total - timers_stopped_total - timers_dropped_total
+//	timers_pending == timers_started_total - timers_fired_total -
+//		timers_stopped_total - timers_dropped_total
 //
-// holds exactly in each. It may be used by any number of scrapes at once.
+// holds exactly in each scrape. A Collector is safe for concurrent use.
 //
-// It keeps its wheel alive, and the registry keeps it: a wheel that lives shorter than
-// the program is to be taken out with Unregister, before it is stopped or after. A
-// stopped wheel may be scraped on.
+// A Collector keeps its wheel alive, and the registry keeps the Collector. If a wheel ends before
+// the program does, call Unregister, before or after the wheel is stopped. A stopped wheel can
+// still be scraped.
 //
-// Cost of a scrape: that of Stats, and 10 to 20 microseconds and 10 KiB for the client
-// library's metrics. Nothing is done between scrapes.
+// A scrape costs one call of Stats, and 10 to 20 microseconds and 10 KiB for the metrics of the
+// client library. Between scrapes a Collector does nothing.
 type Collector struct {
 	tw *timingwheel.TimingWheel
 
 	whole      []described[timingwheel.Stats]
 	levels     []described[timingwheel.LevelStats]
 	shards     []described[timingwheel.ShardStats]
-	histograms []*prometheus.Desc // as in latenessMetrics
+	histograms []*prometheus.Desc // in the order of latenessMetrics
 }
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// An Option changes what a Collector sends.
+// An Option configures a Collector.
 type Option func(*config)
 
 type config struct {
@@ -52,9 +52,9 @@ type config struct {
 	shards bool
 }
 
-// WithName gives all metrics the label wheel="name", where it otherwise says "default".
-// Wheels of one registry need different names. It panics if name is empty, which
-// Prometheus takes for no label at all, or not valid UTF-8.
+// WithName sets the label wheel of all metrics to name. The default is "default". Wheels in the
+// same registry need different names. WithName panics if name is empty, because Prometheus treats
+// an empty label as none, or if it is not valid UTF-8.
 func WithName(name string) Option {
 	if name == "" {
 		panic("wheelprom: empty name of a wheel")
@@ -65,20 +65,20 @@ func WithName(name string) Option {
 	return func(c *config) { c.name = name }
 }
 
-// WithShards adds the metrics of each shard, which is to say of each of the wheel's
-// locks. There are about as many as processors, at most 16, and three metrics for
-// each. They tell whether the load is spread evenly, which few people need to know.
+// WithShards adds three metrics for each shard of the wheel. A wheel has about as many shards as
+// there are processors, at most 16. The metrics show whether the load is spread evenly, which few
+// people need to know.
 func WithShards() Option {
 	return func(c *config) { c.shards = true }
 }
 
-// NewCollector returns a collector for tw. It panics if tw or an option is nil, or if
-// New did not make tw.
+// NewCollector returns a Collector for tw. It panics if tw or an option is nil, or if New did not
+// make tw.
 func NewCollector(tw *timingwheel.TimingWheel, opts ...Option) *Collector {
 	if tw == nil {
 		panic("wheelprom: nil TimingWheel")
 	}
-	tw.Len() // panics now, not with the first scrape, if New did not make tw
+	tw.Len() // panics if New did not make tw; better now than in a scrape
 	config := config{name: "default"}
 	for _, opt := range opts {
 		if opt == nil {
@@ -101,15 +101,15 @@ func NewCollector(tw *timingwheel.TimingWheel, opts ...Option) *Collector {
 	return c
 }
 
-// described is a metric with what Prometheus wants to know about it beforehand.
+// described is a metric with its description for Prometheus.
 type described[T any] struct {
 	metric[T]
 	desc *prometheus.Desc
 }
 
-func describe[T any](metrics []metric[T], wheel prometheus.Labels, labels ...string) []described[T] {
-	all := make([]described[T], len(metrics))
-	for i, m := range metrics {
+func describe[T any](in []metric[T], wheel prometheus.Labels, labels ...string) []described[T] {
+	all := make([]described[T], len(in))
+	for i, m := range in {
 		all[i] = described[T]{m, prometheus.NewDesc(prefix+m.name, m.help, labels, wheel)}
 	}
 	return all
@@ -158,11 +158,12 @@ func send[T any](ch chan<- prometheus.Metric, metrics []described[T], stats *T, 
 	}
 }
 
-// latenessOf returns the histogram in Prometheus' form: each bucket holds the ones
-// below it too, and the last, without a bound, is the count.
+// latenessOf returns the histogram in the form of Prometheus: each bucket includes those below it,
+// and the last one, which has no bound, is the count.
 //
-// A bound belongs to the bucket that it ends in Prometheus, and to the next in Lateness.
-// That moves a sample only if it is late by exactly that power of two of nanoseconds.
+// A sample that equals a bound belongs to the bucket below the bound in Prometheus, and to the one
+// above it in Lateness. That concerns only samples late by exactly that power of two of
+// nanoseconds.
 func latenessOf(desc *prometheus.Desc, l *timingwheel.Lateness) prometheus.Metric {
 	last := len(l.Counts) - 1
 	buckets := make(map[float64]uint64, last)

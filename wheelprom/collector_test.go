@@ -18,12 +18,11 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-const patience = 60 * time.Second // for what is bound to come, on a machine however busy
+const patience = 60 * time.Second // bounds waits that must end, also on a busy machine
 
-// TestScrapeTellsStats: a wheel in use, scraped in each of the forms that Prometheus
-// asks for.
-func TestScrapeTellsStats(t *testing.T) {
-	queue := make(chan func(), 1000) // which nobody works on, so there is a backlog
+// TestScrapeHasStats scrapes a wheel in use, in each of the formats that Prometheus asks for.
+func TestScrapeHasStats(t *testing.T) {
+	queue := make(chan func(), 1000) // without workers, so there is a backlog
 	tw := timingwheel.New(timingwheel.WithWheelSize(16),
 		timingwheel.WithExecutor(func(f func()) { queue <- f }))
 	server := serve(t, NewCollector(tw, WithName("sessions"), WithShards()))
@@ -37,7 +36,7 @@ func TestScrapeTellsStats(t *testing.T) {
 	for range 3 {
 		require.True(t, tw.AfterFunc(30*time.Minute, f).Stop())
 	}
-	tw.AfterFunc(100*time.Millisecond, f) // of the second level
+	tw.AfterFunc(100*time.Millisecond, f) // in the second level
 	require.Eventually(t, func() bool { return tw.Stats().Fired == 21 }, patience, time.Millisecond)
 
 	for _, accept := range []string{asText, asProtobuf} {
@@ -46,10 +45,11 @@ func TestScrapeTellsStats(t *testing.T) {
 		require.Eventually(t, func() bool {
 			stats = tw.Stats()
 			got = server.scrape(t, accept)
-			return reflect.DeepEqual(stats, tw.Stats()) // nothing has happened meanwhile
+			return reflect.DeepEqual(stats, tw.Stats()) // nothing happened in between
 		}, patience, time.Millisecond)
 		require.Equal(t, expected(stats, "sessions", true), got, accept)
-		for _, name := range []string{"timers_pending", "timers_started_total", "timers_fired_total",
+		for _, name := range []string{"timers_pending", "timers_started_total",
+			"timers_fired_total",
 			"timers_stopped_total", "wakeups_total", "longest_hold_timers", "callbacks_running",
 			"callbacks_waiting", "lateness_seconds_count", "lateness_seconds_sum"} {
 			require.NotZero(t, got.of(t, name, "sessions"), name)
@@ -67,7 +67,7 @@ func TestScrapeTellsStats(t *testing.T) {
 	require.Contains(t, string(body), "timingwheel_timers_fired_total{wheel=\"sessions\"} 21.0\n")
 	require.True(t, strings.HasSuffix(string(body), "# EOF\n"))
 
-	// A stopped wheel may be scraped on.
+	// A stopped wheel can still be scraped.
 	tw.Stop()
 	got := server.scrape(t, asText)
 	require.Zero(t, got.of(t, "timers_pending", "sessions"))
@@ -79,13 +79,13 @@ func TestScrapeTellsStats(t *testing.T) {
 	require.Zero(t, server.scrape(t, asText).of(t, "callbacks_running", "sessions"))
 }
 
-// TestEveryFieldIsSent gives each number of Stats a value that no other has, so that
-// one that is forgotten or taken for another is found, also one that is yet to come.
+// TestEveryFieldIsSent gives each number of Stats a value of its own, to find numbers that are
+// missing or mixed up, also in fields that are added later.
 func TestEveryFieldIsSent(t *testing.T) {
 	leftOut := []string{
-		// What is counted for the whole and for each level is not repeated for each lock.
+		// The whole wheel or its levels have these; they are not repeated for each lock.
 		"Shards.Fired", "Shards.Stopped", "Shards.Dropped", "Shards.Reinserted", "Shards.Extended",
-		"Levels.Slots", // of one shard, and no more than what the wheel size says
+		"Levels.Slots", // follows from the wheel size
 	}
 	var s timingwheel.Stats
 	s.Levels = make([]timingwheel.LevelStats, 3)
@@ -129,7 +129,7 @@ func TestEveryFieldIsSent(t *testing.T) {
 	}
 }
 
-// collectorOf is a Collector that says what it is told instead of asking its wheel.
+// collectorOf is a Collector that sends s instead of the Stats of its wheel.
 type collectorOf struct {
 	*Collector
 	s *timingwheel.Stats
@@ -137,8 +137,8 @@ type collectorOf struct {
 
 func (c collectorOf) Collect(ch chan<- prometheus.Metric) { c.collect(ch, c.s) }
 
-// fill calls set for every number in v, with the names of the fields that lead to it
-// but those that are embedded.
+// fill calls set for every number in v, with the path of fields that leads to it, without embedded
+// ones.
 func fill(v reflect.Value, path string, set func(path string, v reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -159,8 +159,8 @@ func fill(v reflect.Value, path string, set func(path string, v reflect.Value)) 
 	}
 }
 
-// TestBusyWheel scrapes from several sides while the wheel is at work: each scrape
-// agrees with itself, and no counter ever goes back.
+// TestBusyWheel runs several scrapers while the wheel is at work. Each scrape is consistent, and no
+// counter goes back.
 func TestBusyWheel(t *testing.T) {
 	tw := timingwheel.New(timingwheel.WithWheelSize(8))
 	server := serve(t, NewCollector(tw, WithShards()))
@@ -215,7 +215,7 @@ func TestBusyWheel(t *testing.T) {
 	require.Zero(t, end.of(t, "timers_pending", "default"))
 }
 
-// requireConsistent: what several metrics tell of the same is the same in one scrape.
+// requireConsistent fails if metrics of the same scrape contradict each other.
 func requireConsistent(t *testing.T, s samples) {
 	of := func(name string) float64 { return s.of(t, name, "default") }
 	sum := func(name string) (total float64) {
@@ -244,7 +244,8 @@ func TestSeveralWheels(t *testing.T) {
 	b.AfterFunc(time.Hour, func() {})
 	registry := prometheus.NewPedanticRegistry()
 	require.NoError(t, registry.Register(NewCollector(a, WithName("a"))))
-	require.NoError(t, registry.Register(NewCollector(b, WithName("b"), WithShards())), "options may differ")
+	differs := NewCollector(b, WithName("b"), WithShards()) // options may differ
+	require.NoError(t, registry.Register(differs))
 	require.NoError(t, registry.Register(NewCollector(timingwheel.New())))
 	var already prometheus.AlreadyRegisteredError
 	require.ErrorAs(t, registry.Register(NewCollector(timingwheel.New(), WithName("a"))), &already)
@@ -255,13 +256,13 @@ func TestSeveralWheels(t *testing.T) {
 	require.Equal(t, 1.0, got.of(t, "timers_pending", "b"))
 	require.Zero(t, got.of(t, "timers_pending", "default"))
 
-	// Another takes over the name.
+	// Another wheel takes over the name.
 	require.True(t, registry.Unregister(NewCollector(a, WithName("a"))))
 	require.NoError(t, registry.Register(NewCollector(b, WithName("a"))))
 	require.Equal(t, 1.0, server.scrape(t, asText).of(t, "timers_pending", "a"))
 }
 
-// TestLint: the names, units and types are as Prometheus asks.
+// TestLint: the names, units and types follow the conventions of Prometheus.
 func TestLint(t *testing.T) {
 	tw := timingwheel.New()
 	defer tw.Stop()
@@ -282,7 +283,8 @@ func TestMisuse(t *testing.T) {
 		{"nil wheel", "wheelprom: nil TimingWheel", func() { NewCollector(nil) }},
 		{"nil option", "wheelprom: nil Option", func() { NewCollector(tw, nil) }},
 		{"empty name", "wheelprom: empty name of a wheel", func() { WithName("") }},
-		{"bytes for a name", `wheelprom: name of a wheel is not valid UTF-8: "\xff"`, func() { WithName("\xff") }},
+		{"bytes for a name", `wheelprom: name of a wheel is not valid UTF-8: "\xff"`,
+			func() { WithName("\xff") }},
 		{"wheel that New did not make", "timingwheel: Len on a TimingWheel that New did not make",
 			func() { NewCollector(new(timingwheel.TimingWheel)) }},
 	} {
@@ -290,8 +292,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptAlive: a scrape holds on to nothing, and a collector to no more than
-// its wheel, which is garbage as soon as the collector is taken out.
+// TestNothingIsKeptAlive: a scrape keeps nothing alive, and a collector only its wheel, which is
+// garbage as soon as the collector is unregistered.
 func TestNothingIsKeptAlive(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	tw := timingwheel.New()

@@ -18,13 +18,13 @@ import (
 	"github.com/go-timingwheel/timingwheel/internal/snippets"
 )
 
-// This file compares README.md and dashboard.json with the collector: neither may name
-// a metric that there is not, or use one in a way that its type does not bear.
+// This file compares README.md and dashboard.json with the collector. They must name only metrics
+// that exist, and use them as their types allow.
 
-// exported is what is known about the metrics with everything switched on.
+// exported describes the metrics of a collector with all options.
 type exported struct {
 	types  map[string]string   // by name
-	labels map[string][]string // by name, the wheel's aside
+	labels map[string][]string // by name, without the wheel's
 }
 
 func exportedMetrics(t *testing.T) exported {
@@ -66,8 +66,8 @@ func describedNames(c prometheus.Collector) (names []string) {
 	return names
 }
 
-// series returns the name and type of the metric that a name in a query belongs to:
-// of a histogram there are three, all counters.
+// series returns the name and type of the metric that a name in a query belongs to. A histogram has
+// three names, all counters.
 func (e exported) series(name string) (metric, kind string) {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if m, found := strings.CutSuffix(name, suffix); found && e.types[m] == "histogram" {
@@ -79,10 +79,11 @@ func (e exported) series(name string) (metric, kind string) {
 
 var (
 	nameInQuery = regexp.MustCompile(`timingwheel_\w+`)
-	withRate    = regexp.MustCompile(`\b(?:rate|increase)\((timingwheel_\w+)(?:\{[^}]*\})?\[[^\]]+\]\)`)
+	withRate    = regexp.MustCompile(
+		`\b(?:rate|increase)\((timingwheel_\w+)(?:\{[^}]*\})?\[[^\]]+\]\)`)
 )
 
-// requireQuery: a query takes the rate of counters and of nothing else.
+// requireQuery fails if a query does not take the rate of a counter, or takes that of a gauge.
 func (e exported) requireQuery(t *testing.T, query string) {
 	t.Helper()
 	for _, m := range withRate.FindAllStringSubmatch(query, -1) {
@@ -94,7 +95,8 @@ func (e exported) requireQuery(t *testing.T, query string) {
 		require.Equal(t, "gauge", kind, "%s: %s without a rate", query, name)
 	}
 	for _, pair := range []string{"()", "{}", "[]"} {
-		require.Equal(t, strings.Count(query, pair[:1]), strings.Count(query, pair[1:]), "%s: %s", query, pair)
+		require.Equal(t, strings.Count(query, pair[:1]), strings.Count(query, pair[1:]), "%s: %s",
+			query, pair)
 	}
 }
 
@@ -105,7 +107,8 @@ func TestReadme(t *testing.T) {
 	readme := string(file)
 
 	types := map[string]string{}
-	row := regexp.MustCompile("(?m)^\\| `(timingwheel_\\w+)` \\| (\\w+) \\| (?:`(\\w+)` )?\\| (.+) \\|$")
+	row := regexp.MustCompile(
+		"(?m)^\\| `(timingwheel_\\w+)` \\| (\\w+) \\| (?:`(\\w+)` )?\\| (.+) \\|$")
 	for _, m := range row.FindAllStringSubmatch(readme, -1) {
 		name, kind, label := m[1], m[2], m[3]
 		require.NotContains(t, types, name, "twice")
@@ -126,11 +129,12 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestReadmeCompiles type-checks the Go snippets, those aside that need packages of OpenTelemetry.
+// TestReadmeCompiles type-checks the Go snippets, except those that need packages of OpenTelemetry.
 func TestReadmeCompiles(t *testing.T) {
 	checker, err := snippets.NewChecker("net/http", "github.com/go-timingwheel/timingwheel",
 		"github.com/go-timingwheel/timingwheel/wheelprom",
-		"github.com/prometheus/client_golang/prometheus", "github.com/prometheus/client_golang/prometheus/promhttp")
+		"github.com/prometheus/client_golang/prometheus",
+		"github.com/prometheus/client_golang/prometheus/promhttp")
 	require.NoError(t, err)
 	found, err := snippets.Read("README.md")
 	require.NoError(t, err)
@@ -145,7 +149,7 @@ func TestReadmeCompiles(t *testing.T) {
 	require.NotZero(t, checked)
 }
 
-// TestReadmeCount: so many series, as the README says.
+// TestReadmeCount checks the number of series in the README.
 func TestReadmeCount(t *testing.T) {
 	tw := timingwheel.New()
 	defer tw.Stop()
@@ -156,7 +160,7 @@ func TestReadmeCount(t *testing.T) {
 	require.Contains(t, string(file), "With three levels that makes 83 series for each wheel.")
 }
 
-// dashboard is what the tests read of dashboard.json.
+// dashboard has the parts of dashboard.json that the tests read.
 type dashboard struct {
 	ID            any    `json:"id"`
 	UID           string `json:"uid"`
@@ -207,15 +211,18 @@ func readDashboard(t *testing.T) (d dashboard) {
 	return d
 }
 
+// selector follows each metric in a query of the dashboard.
+const selector = `{job=~"$job",instance=~"$instance",wheel=~"$wheel"}`
+
 func TestDashboard(t *testing.T) {
 	metrics := exportedMetrics(t)
 	d := readDashboard(t)
-	require.Nil(t, d.ID, "Grafana gives the number")
+	require.Nil(t, d.ID, "Grafana assigns it")
 	require.NotEmpty(t, d.UID)
 	require.NotEmpty(t, d.Title)
-	require.GreaterOrEqual(t, d.SchemaVersion, 36, "that of the first data sources with a type and an uid")
+	require.GreaterOrEqual(t, d.SchemaVersion, 36, "data sources have a type and a uid since then")
 
-	// The variables, of which the data source is the first as the others ask it.
+	// The variables. The data source is the first, because the others use it.
 	chosen := &source{"prometheus", "${datasource}"}
 	require.Equal(t, "datasource", d.Templating.List[0].Type)
 	require.Equal(t, "prometheus", d.Templating.List[0].Query)
@@ -226,7 +233,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for _, v := range d.Templating.List[1:] {
-		requireVariables(v.Definition) // none that comes later
+		requireVariables(v.Definition) // only earlier ones
 		variables[v.Name] = true
 		require.Equal(t, chosen, v.Datasource, v.Name)
 		require.Equal(t, v.Definition, v.Query.(map[string]any)["query"], v.Name)
@@ -265,8 +272,8 @@ func TestDashboard(t *testing.T) {
 			metrics.requireQuery(t, target.Expr)
 			names := nameInQuery.FindAllString(target.Expr, -1)
 			require.NotEmpty(t, names, target.Expr)
-			require.Equal(t, len(names), strings.Count(target.Expr, `{job=~"$job",instance=~"$instance",wheel=~"$wheel"}`),
-				"%s: each of them is chosen by the variables", target.Expr)
+			require.Equal(t, len(names), strings.Count(target.Expr, selector),
+				"%s: the variables select each of them", target.Expr)
 			for _, name := range names {
 				metric, _ := metrics.series(name)
 				shown[metric] = true
@@ -274,7 +281,8 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for name := range metrics.types {
-		if !strings.HasPrefix(name, "timingwheel_shard_") && name != "timingwheel_level_tick_seconds" {
+		if !strings.HasPrefix(name, "timingwheel_shard_") &&
+			name != "timingwheel_level_tick_seconds" {
 			require.True(t, shown[name], "%s is on no panel", name)
 		}
 	}

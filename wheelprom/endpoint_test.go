@@ -19,14 +19,14 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-// This file holds what the tests share: an endpoint as programs have it, with a
-// scraper as Prometheus is one, and what a scrape should say for given Stats.
+// This file has what the tests share: an endpoint as in a program, a scraper as in Prometheus, and
+// the scrape expected for given Stats.
 
-// samples are what one scrape has found: values by name and labels, in the form
-// name{a="b",c="d"} with the labels in order.
+// samples are the values of one scrape by name and labels, in the form name{a="b",c="d"} with the
+// labels in order.
 type samples map[string]float64
 
-// endpoint is a server on a real socket that shows the collectors.
+// endpoint is a server on a real socket that exports collectors.
 type endpoint struct {
 	url    string
 	client *http.Client
@@ -34,7 +34,7 @@ type endpoint struct {
 
 func serve(t *testing.T, collectors ...prometheus.Collector) *endpoint {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry() // it also compares what is collected with what was described
+	registry := prometheus.NewPedanticRegistry() // it also compares Collect with Describe
 	registry.MustRegister(collectors...)
 	return serveRegistry(t, registry)
 }
@@ -44,7 +44,8 @@ func serveRegistry(t *testing.T, registry *prometheus.Registry) *endpoint {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	opts := promhttp.HandlerOpts{EnableOpenMetrics: true}
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, opts))
 	server := &http.Server{Handler: mux}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
@@ -54,12 +55,14 @@ func serveRegistry(t *testing.T, registry *prometheus.Registry) *endpoint {
 		require.NoError(t, server.Close())
 		require.ErrorIs(t, <-served, http.ErrServerClosed)
 	})
-	return &endpoint{"http://" + ln.Addr().String() + "/metrics", &http.Client{Transport: transport}}
+	client := &http.Client{Transport: transport}
+	return &endpoint{"http://" + ln.Addr().String() + "/metrics", client}
 }
 
 const (
-	asText        = "text/plain;version=0.0.4"
-	asProtobuf    = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
+	asText     = "text/plain;version=0.0.4"
+	asProtobuf = "application/vnd.google.protobuf;" +
+		"proto=io.prometheus.client.MetricFamily;encoding=delimited"
 	asOpenMetrics = "application/openmetrics-text;version=1.0.0"
 )
 
@@ -137,15 +140,15 @@ func key(name string, labels map[string]string) string {
 	return name + "{" + strings.Join(pairs, ",") + "}"
 }
 
-// of returns the value of a metric without labels but the wheel's.
+// of returns the value of a metric whose only label is the wheel's.
 func (s samples) of(t require.TestingT, name, wheel string) float64 {
 	k := key("timingwheel_"+name, map[string]string{"wheel": wheel})
 	require.Contains(t, s, k)
 	return s[k]
 }
 
-// expected is what a scrape should say for these Stats, written down anew, so that a
-// slip in the tables of metrics.go is found.
+// expected returns the scrape expected for these Stats. It does not use the tables of metrics.go,
+// so that it finds mistakes in them.
 func expected(s timingwheel.Stats, wheel string, shards bool) samples {
 	all := samples{}
 	set := func(name string, v float64, labels ...string) {
@@ -183,7 +186,10 @@ func expected(s timingwheel.Stats, wheel string, shards bool) samples {
 			set("shard_longest_hold_timers", float64(h.LongestHold), "shard", shard)
 		}
 	}
-	for name, l := range map[string]timingwheel.Lateness{"lateness_seconds": s.Lateness, "callback_lateness_seconds": s.CallbackLateness} {
+	for name, l := range map[string]lateness{
+		"lateness_seconds":          s.Lateness,
+		"callback_lateness_seconds": s.CallbackLateness,
+	} {
 		for i := range l.Counts {
 			below := int64(0)
 			for _, n := range l.Counts[:i+1] {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 	"net/http/httptest"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,10 +15,11 @@ import (
 	"github.com/go-timingwheel/timingwheel/wheelprom"
 )
 
-// Two wheels in one registry, and what a scrape says of them.
+// Two wheels in one registry, and a scrape of them.
 func Example() {
-	sessions, orders := timingwheel.New(), timingwheel.New(timingwheel.WithTick(100*time.Millisecond))
+	sessions := timingwheel.New()
 	defer sessions.Stop()
+	orders := timingwheel.New(timingwheel.WithTick(100 * time.Millisecond))
 	defer orders.Stop()
 
 	registry := prometheus.NewRegistry()
@@ -40,12 +41,11 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer answer.Body.Close()
+	shown := regexp.MustCompile("^timingwheel_timers_(pending|started_total|stopped_total){")
 	lines := bufio.NewScanner(answer.Body)
 	for lines.Scan() {
-		for _, name := range []string{"timers_pending", "timers_started_total", "timers_stopped_total"} {
-			if strings.HasPrefix(lines.Text(), "timingwheel_"+name+"{") {
-				fmt.Println(lines.Text())
-			}
+		if shown.Match(lines.Bytes()) {
+			fmt.Println(lines.Text())
 		}
 	}
 	// Output:

@@ -1,14 +1,13 @@
-// Package cron tests package timingwheel with the schedules of robfig/cron. It is a
-// module of its own, so that whoever uses the wheel does not get robfig/cron with it.
+// Package cron tests package timingwheel with the schedules of robfig/cron. It is a module of its
+// own, so the users of the wheel do not depend on robfig/cron. It holds tests only.
 //
-// What robfig/cron makes of daylight saving: it runs at every instant at which a
-// clock in the schedule's zone shows a time of the schedule. So a daily run at a time
-// that is left out in spring does not take place that day, and one at a time that
-// comes twice in autumn takes place twice. (Other crons run the former after the gap
-// and the latter once.) It looks for these instants by steps of whole hours. Where a
-// zone is moved by half an hour, as Lord Howe Island is, such a step lands on the half
-// hour, and it leaves out a day's run, or makes one an hour late: see quirks. The
-// wheel runs exactly what Next says, whatever that is.
+// robfig/cron handles daylight saving like this: a schedule runs whenever a clock in its zone shows
+// one of its times. So a daily run whose time does not exist on a day in spring is left out that
+// day, and a run whose time comes twice on a day in autumn takes place twice. (Other crons run the
+// former after the gap and the latter once.) robfig/cron searches in steps of whole hours. If the
+// clocks of a zone change by half an hour, as on Lord Howe Island, a step ends on the half hour,
+// and the schedule leaves out a day's run or runs an hour late: see quirks. The wheel runs exactly
+// when Next says.
 package cron
 
 import (
@@ -29,8 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const tick = time.Millisecond
 
-// spec is a schedule in a zone and, told independently, when it runs: at the minutes
-// at which a clock in the zone matches.
+// spec is a schedule and, independent of robfig/cron, when it runs: in the minutes in which a clock
+// in the zone matches.
 type spec struct {
 	text  string
 	match func(clock time.Time) bool
@@ -44,13 +43,15 @@ func on(day time.Weekday, match func(time.Time) bool) func(time.Time) bool {
 	return func(c time.Time) bool { return c.Weekday() == day && match(c) }
 }
 
-// everywhere are the specs for each zone.
+// everywhere are specs for each zone.
 var everywhere = []spec{
 	{text: "* * * * *", match: func(time.Time) bool { return true }},
 	{text: "*/15 * * * *", match: func(c time.Time) bool { return c.Minute()%15 == 0 }},
 	{text: "0 * * * *", match: func(c time.Time) bool { return c.Minute() == 0 }},
 	{text: "@hourly", match: func(c time.Time) bool { return c.Minute() == 0 }},
-	{text: "30 */2 * * *", match: func(c time.Time) bool { return c.Hour()%2 == 0 && c.Minute() == 30 }},
+	{text: "30 */2 * * *", match: func(c time.Time) bool {
+		return c.Hour()%2 == 0 && c.Minute() == 30
+	}},
 	{text: "@daily", match: daily(0, 0)},
 	{text: "0 12 * * *", match: daily(12, 0)},
 	{text: "@weekly", match: on(time.Sunday, daily(0, 0))},
@@ -61,28 +62,37 @@ var everywhere = []spec{
 
 var zones = []struct {
 	name string
-	// The changes of the year 2000: the first instant of the new time, and by how much
-	// clocks are put forward.
+	// The changes of the year 2000: the first instant of the new time, and by how much the clocks
+	// go forward.
 	changes map[string]time.Duration
 	specs   []spec
-	// Instants of a spec that match and Next does not say, or the reverse.
+	// Instants at which a spec matches and that Next leaves out, or the reverse.
 	quirks map[string][]string
 }{
-	{"Europe/Berlin", map[string]time.Duration{"2000-03-26T01:00:00Z": time.Hour, "2000-10-29T01:00:00Z": -time.Hour}, []spec{
+	{"Europe/Berlin", map[string]time.Duration{
+		"2000-03-26T01:00:00Z": time.Hour,
+		"2000-10-29T01:00:00Z": -time.Hour,
+	}, []spec{
 		{text: "30 2 * * *", match: daily(2, 30)}, // left out, and comes twice
 		{text: "0 2 * * *", match: daily(2, 0)},   // the same, at the edge
 		{text: "59 1 * * *", match: daily(1, 59)}, // the minute before
 		{text: "0 3 * * *", match: daily(3, 0)},   // the first after
 		{text: "30 2 * * 0", match: on(time.Sunday, daily(2, 30))},
 	}, nil},
-	{"America/New_York", map[string]time.Duration{"2000-04-02T07:00:00Z": time.Hour, "2000-10-29T06:00:00Z": -time.Hour}, []spec{
+	{"America/New_York", map[string]time.Duration{
+		"2000-04-02T07:00:00Z": time.Hour,
+		"2000-10-29T06:00:00Z": -time.Hour,
+	}, []spec{
 		{text: "30 2 * * *", match: daily(2, 30)}, // left out
 		{text: "30 1 * * *", match: daily(1, 30)}, // comes twice
 		{text: "0 1 * * *", match: daily(1, 0)},
 		{text: "0 3 * * *", match: daily(3, 0)},
 		{text: "30 1 * * SUN", match: on(time.Sunday, daily(1, 30))},
 	}, nil},
-	{"Australia/Lord_Howe", map[string]time.Duration{"2000-03-25T15:00:00Z": -30 * time.Minute, "2000-08-26T15:30:00Z": 30 * time.Minute}, []spec{
+	{"Australia/Lord_Howe", map[string]time.Duration{
+		"2000-03-25T15:00:00Z": -30 * time.Minute,
+		"2000-08-26T15:30:00Z": 30 * time.Minute,
+	}, []spec{
 		{text: "15 2 * * *", match: daily(2, 15)}, // left out
 		{text: "45 1 * * *", match: daily(1, 45)}, // comes twice
 		{text: "45 2 * * *", match: daily(2, 45)},
@@ -90,13 +100,16 @@ var zones = []struct {
 	}, map[string][]string{
 		"@daily":     {"2000-03-26T13:30:00Z", "2000-08-27T13:00:00Z"}, // not after the change
 		"0 12 * * *": {"2000-03-26T01:30:00Z", "2000-08-27T01:00:00Z"}, // not on its day
-		"@weekly":    {"2000-04-01T13:30:00Z", "2000-09-02T13:00:00Z"}, // not after it, though a week later
+		"@weekly":    {"2000-04-01T13:30:00Z", "2000-09-02T13:00:00Z"}, // nor a week after it
 		"0 3 * * *":  {"2000-03-25T16:30:00Z", "2000-08-26T16:00:00Z"}, // not on its day
 		"15 2 * * *": {"2000-03-25T15:45:00Z"},                         // not on its day
 		"45 1 * * *": {"2000-08-26T15:45:00Z"},                         // at 2:45, besides 1:45
 	}},
-	{"America/Sao_Paulo", map[string]time.Duration{"2000-02-27T02:00:00Z": -time.Hour, "2000-10-08T03:00:00Z": time.Hour}, []spec{
-		{text: "30 0 * * *", match: daily(0, 30)},   // left out, with midnight
+	{"America/Sao_Paulo", map[string]time.Duration{
+		"2000-02-27T02:00:00Z": -time.Hour,
+		"2000-10-08T03:00:00Z": time.Hour,
+	}, []spec{
+		{text: "30 0 * * *", match: daily(0, 30)},   // left out, like midnight
 		{text: "30 23 * * *", match: daily(23, 30)}, // comes twice, on one day
 		{text: "0 1 * * *", match: daily(1, 0)},
 	}, nil},
@@ -117,7 +130,7 @@ func parse(t *testing.T, s string) cron.Schedule {
 	return schedule
 }
 
-// walk returns what Next says between two instants.
+// walk returns the runs between two instants by Next.
 func walk(s cron.Schedule, after, until time.Time) (runs []time.Time) {
 	for at := s.Next(after); !at.IsZero() && !at.After(until); at = s.Next(at) {
 		runs = append(runs, at.UTC())
@@ -125,10 +138,12 @@ func walk(s cron.Schedule, after, until time.Time) (runs []time.Time) {
 	return runs
 }
 
-// enumerate returns the minutes between two instants that match, found by looking
-// at each.
-func enumerate(match func(time.Time) bool, zone *time.Location, after, until time.Time) (runs []time.Time) {
-	for at := after.Truncate(time.Minute).Add(time.Minute); !at.After(until); at = at.Add(time.Minute) {
+// enumerate tries each minute between two instants, and returns those that match.
+func enumerate(
+	match func(time.Time) bool, zone *time.Location, after, until time.Time,
+) (runs []time.Time) {
+	first := after.Truncate(time.Minute).Add(time.Minute)
+	for at := first; !at.After(until); at = at.Add(time.Minute) {
 		if match(at.In(zone)) {
 			runs = append(runs, at.UTC())
 		}
@@ -136,7 +151,7 @@ func enumerate(match func(time.Time) bool, zone *time.Location, after, until tim
 	return runs
 }
 
-// toggle takes at out of sorted times, or puts it in.
+// toggle removes at from sorted times, or inserts it.
 func toggle(times []time.Time, at time.Time) []time.Time {
 	i, found := slices.BinarySearchFunc(times, at, time.Time.Compare)
 	if found {
@@ -145,12 +160,12 @@ func toggle(times []time.Time, at time.Time) []time.Time {
 	return slices.Insert(times, i, at)
 }
 
-// recorder notes when runs took place.
+// recorder records when runs took place.
 type recorder struct{ at []time.Time }
 
 func (r *recorder) hit() { r.at = append(r.at, time.Now().UTC()) }
 
-// requireRuns: each took place once, none early, and none more than a tick late.
+// requireRuns fails unless each run took place once, not early, and less than a tick late.
 func requireRuns(t *testing.T, want, got []time.Time, what string) {
 	t.Helper()
 	require.Len(t, got, len(want), what)
@@ -160,12 +175,11 @@ func requireRuns(t *testing.T, want, got []time.Time, what string) {
 	}
 }
 
-// around runs f on the fake clock, which begins with the year 2000, from a week
-// before the instant.
+// around runs f on the fake clock, which begins with the year 2000, from a week before the change.
 func around(t *testing.T, change time.Time, f func(t *testing.T, begin time.Time)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		// Neither on a tick of the wheel nor on a second.
+		// Begin neither on a tick of the wheel nor on a second.
 		time.Sleep(time.Until(change.AddDate(0, 0, -7)) + 333_333*time.Microsecond)
 		begin := time.Now()
 		time.Sleep(333 * time.Microsecond)
@@ -173,8 +187,8 @@ func around(t *testing.T, change time.Time, f func(t *testing.T, begin time.Time
 	})
 }
 
-// TestBothDaylightSavingChanges: all schedules of a zone on one wheel, from a week
-// before the change until a week after.
+// TestBothDaylightSavingChanges runs all schedules of a zone on one wheel, from a week before the
+// change until a week after.
 func TestBothDaylightSavingChanges(t *testing.T) {
 	for _, z := range zones {
 		zone, err := time.LoadLocation(z.name)
@@ -184,7 +198,7 @@ func TestBothDaylightSavingChanges(t *testing.T) {
 				change := instant(t, change)
 				_, before := change.Add(-1).In(zone).Zone()
 				_, after := change.In(zone).Zone()
-				require.Equal(t, by, time.Duration(after-before)*time.Second, "the zone changes as said")
+				require.Equal(t, by, time.Duration(after-before)*time.Second, "the table is right")
 				around(t, change, func(t *testing.T, begin time.Time) {
 					tw := timingwheel.New(timingwheel.WithTick(tick), timingwheel.WithInline())
 					specs := slices.Concat(everywhere, z.specs)
@@ -204,7 +218,8 @@ func TestBothDaylightSavingChanges(t *testing.T) {
 							}
 						}
 						require.GreaterOrEqual(t, len(want), 1, s.text)
-						require.Equal(t, want, walk(parse(t, "CRON_TZ="+z.name+" "+s.text), begin, end), "%s: Next and the clock in the zone", s.text)
+						next := walk(parse(t, "CRON_TZ="+z.name+" "+s.text), begin, end)
+						require.Equal(t, want, next, "%s: Next and the clock in the zone", s.text)
 						requireRuns(t, want, runs[i].at, s.text)
 					}
 				})
@@ -213,24 +228,48 @@ func TestBothDaylightSavingChanges(t *testing.T) {
 	}
 }
 
-// TestDaysOfTheChange spells out what the table above leaves to its two oracles.
+// TestDaysOfTheChange spells out runs that the test above leaves to its two oracles.
 func TestDaysOfTheChange(t *testing.T) {
 	for _, tc := range []struct {
 		name, spec, from, until string
 		want                    []string
 	}{
-		{"left out", "CRON_TZ=Europe/Berlin 30 2 * * *", "2000-03-25T00:00:00Z", "2000-03-27T12:00:00Z",
-			[]string{"2000-03-25T01:30:00Z", "2000-03-27T00:30:00Z"}},
-		{"twice", "CRON_TZ=Europe/Berlin 30 2 * * *", "2000-10-28T00:00:00Z", "2000-10-30T12:00:00Z",
-			[]string{"2000-10-28T00:30:00Z", "2000-10-29T00:30:00Z", "2000-10-29T01:30:00Z", "2000-10-30T01:30:00Z"}},
-		{"hourly, an hour less", "CRON_TZ=Europe/Berlin 0 * * * *", "2000-03-25T23:30:00Z", "2000-03-26T02:30:00Z",
-			[]string{"2000-03-26T00:00:00Z", "2000-03-26T01:00:00Z", "2000-03-26T02:00:00Z"}},
-		{"hourly, an hour more", "CRON_TZ=America/New_York 0 0-3 * * *", "2000-10-29T00:30:00Z", "2000-10-29T12:00:00Z",
-			[]string{"2000-10-29T04:00:00Z", "2000-10-29T05:00:00Z", "2000-10-29T06:00:00Z", "2000-10-29T07:00:00Z", "2000-10-29T08:00:00Z"}},
-		{"hourly, half an hour more", "CRON_TZ=Australia/Lord_Howe 0 * * * *", "2000-03-25T13:30:00Z", "2000-03-25T17:00:00Z",
-			[]string{"2000-03-25T14:00:00Z", "2000-03-25T15:30:00Z", "2000-03-25T16:30:00Z"}},
-		{"no midnight", "CRON_TZ=America/Sao_Paulo 0 0 * * *", "2000-10-06T12:00:00Z", "2000-10-09T12:00:00Z",
-			[]string{"2000-10-07T03:00:00Z", "2000-10-09T02:00:00Z"}},
+		{
+			"left out", "CRON_TZ=Europe/Berlin 30 2 * * *",
+			"2000-03-25T00:00:00Z", "2000-03-27T12:00:00Z",
+			[]string{"2000-03-25T01:30:00Z", "2000-03-27T00:30:00Z"},
+		},
+		{
+			"twice", "CRON_TZ=Europe/Berlin 30 2 * * *",
+			"2000-10-28T00:00:00Z", "2000-10-30T12:00:00Z",
+			[]string{
+				"2000-10-28T00:30:00Z", "2000-10-29T00:30:00Z",
+				"2000-10-29T01:30:00Z", "2000-10-30T01:30:00Z",
+			},
+		},
+		{
+			"hourly, an hour less", "CRON_TZ=Europe/Berlin 0 * * * *",
+			"2000-03-25T23:30:00Z", "2000-03-26T02:30:00Z",
+			[]string{"2000-03-26T00:00:00Z", "2000-03-26T01:00:00Z", "2000-03-26T02:00:00Z"},
+		},
+		{
+			"hourly, an hour more", "CRON_TZ=America/New_York 0 0-3 * * *",
+			"2000-10-29T00:30:00Z", "2000-10-29T12:00:00Z",
+			[]string{
+				"2000-10-29T04:00:00Z", "2000-10-29T05:00:00Z", "2000-10-29T06:00:00Z",
+				"2000-10-29T07:00:00Z", "2000-10-29T08:00:00Z",
+			},
+		},
+		{
+			"hourly, half an hour more", "CRON_TZ=Australia/Lord_Howe 0 * * * *",
+			"2000-03-25T13:30:00Z", "2000-03-25T17:00:00Z",
+			[]string{"2000-03-25T14:00:00Z", "2000-03-25T15:30:00Z", "2000-03-25T16:30:00Z"},
+		},
+		{
+			"no midnight", "CRON_TZ=America/Sao_Paulo 0 0 * * *",
+			"2000-10-06T12:00:00Z", "2000-10-09T12:00:00Z",
+			[]string{"2000-10-07T03:00:00Z", "2000-10-09T02:00:00Z"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -251,8 +290,8 @@ func TestDaysOfTheChange(t *testing.T) {
 	}
 }
 
-// inZone gives a schedule without a zone its times in one, at first only: the wheel
-// gives them back in the location that Next returned.
+// inZone passes the first time to a schedule in a zone. Later times come in that zone, because the
+// wheel passes times in the location that Next returned.
 type inZone struct {
 	t    *testing.T
 	s    cron.Schedule
@@ -272,11 +311,14 @@ func (z *inZone) Next(at time.Time) time.Time {
 func TestTheTimesOwnLocation(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
-	for _, opts := range [][]timingwheel.ScheduleOption{nil, {timingwheel.RunMissed(), timingwheel.Jitter(0)}} {
+	for _, opts := range [][]timingwheel.ScheduleOption{
+		nil, {timingwheel.RunMissed(), timingwheel.Jitter(0)},
+	} {
 		around(t, instant(t, "2000-10-29T01:00:00Z"), func(t *testing.T, begin time.Time) {
 			tw := timingwheel.New(timingwheel.WithInline())
 			var zoned, local recorder
-			tw.ScheduleFunc(&inZone{t: t, s: parse(t, "30 2 * * *"), zone: zone}, zoned.hit, opts...)
+			daily230 := &inZone{t: t, s: parse(t, "30 2 * * *"), zone: zone}
+			tw.ScheduleFunc(daily230, zoned.hit, opts...)
 			tw.ScheduleFunc(parse(t, "*/20 * * * *"), local.hit, opts...)
 			time.Sleep(14 * 24 * time.Hour)
 			synctest.Wait()
@@ -287,8 +329,8 @@ func TestTheTimesOwnLocation(t *testing.T) {
 	}
 }
 
-// TestConstantDelay: robfig's Every follows the wall clock here, on whole seconds,
-// and takes no notice of any zone.
+// TestConstantDelay: Every of robfig/cron follows the wall clock, on whole seconds, and ignores
+// zones.
 func TestConstantDelay(t *testing.T) {
 	around(t, instant(t, "2000-03-26T01:00:00Z"), func(t *testing.T, begin time.Time) {
 		tw := timingwheel.New(timingwheel.WithInline())
@@ -299,24 +341,25 @@ func TestConstantDelay(t *testing.T) {
 		synctest.Wait()
 		tw.Stop()
 		var want []time.Time
-		for at := begin.UTC().Truncate(time.Second).Add(90 * time.Minute); !at.After(time.Now()); at = at.Add(90 * time.Minute) {
+		for at := begin.UTC().Truncate(time.Second); len(want) < 14*16; {
+			at = at.Add(90 * time.Minute)
 			want = append(want, at)
 		}
-		require.Len(t, want, 14*16)
 		requireRuns(t, want, parsed.at, "@every")
 		requireRuns(t, want, made.at, "Every")
 	})
 }
 
-// TestJitterAndStartNow: the places of the runs are cron's, over both changes. A run
-// of a minute's jitter tells its place, as no two are within a quarter of an hour.
+// TestJitterAndStartNow: over both changes each run belongs to a time of cron's. With a minute of
+// jitter it is clear to which, because cron's times are a quarter of an hour apart.
 func TestJitterAndStartNow(t *testing.T) {
 	const spec = "CRON_TZ=Australia/Lord_Howe */15 * * * *"
 	for _, change := range []string{"2000-03-25T15:00:00Z", "2000-08-26T15:30:00Z"} {
 		around(t, instant(t, change), func(t *testing.T, begin time.Time) {
 			tw := timingwheel.New(timingwheel.WithInline())
 			var r recorder
-			tw.ScheduleFunc(parse(t, spec), r.hit, timingwheel.StartNow(), timingwheel.Jitter(time.Minute))
+			jitter := timingwheel.Jitter(time.Minute)
+			tw.ScheduleFunc(parse(t, spec), r.hit, timingwheel.StartNow(), jitter)
 			time.Sleep(time.Until(begin.Truncate(time.Minute).Add(14*24*time.Hour + 2*time.Minute)))
 			synctest.Wait()
 			tw.Stop()
@@ -330,14 +373,14 @@ func TestJitterAndStartNow(t *testing.T) {
 	}
 }
 
-// TestMissedOverAChange: an inline callback holds up the wheel from three hours before
-// the change until three and a quarter after it.
+// TestMissedOverAChange: an inline callback holds up the wheel from three hours before the change
+// until three and a quarter hours after it.
 func TestMissedOverAChange(t *testing.T) {
 	const spec = "CRON_TZ=Europe/Berlin 0 * * * *"
 	for _, tc := range []struct {
 		name string
 		opt  timingwheel.ScheduleOption
-		late int // runs when the wheel goes on
+		late int // runs when the wheel continues
 	}{
 		{"join", timingwheel.Jitter(0), 1},
 		{"run", timingwheel.RunMissed(), 7},
@@ -371,7 +414,7 @@ func TestMissedOverAChange(t *testing.T) {
 	}
 }
 
-// TestReset moves a run, and cron says the next from there.
+// TestReset moves a run, and cron computes the next one from there.
 func TestReset(t *testing.T) {
 	around(t, instant(t, "2000-03-26T01:00:00Z"), func(t *testing.T, begin time.Time) {
 		tw := timingwheel.New(timingwheel.WithInline())
@@ -386,15 +429,18 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// TestSchedulesThatNeverCome are known at once: what cannot be parsed is an error of
-// cron's, and without its result a panic of ours; what has no date is inert.
-func TestSchedulesThatNeverCome(t *testing.T) {
+// TestSchedulesThatNeverRun: a text that does not parse is an error of cron's, and ScheduleFunc
+// panics with its nil schedule. A schedule whose date does not exist is inert.
+func TestSchedulesThatNeverRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timingwheel.New(timingwheel.WithInline())
-		for _, text := range []string{"61 * * * *", "* * *", "CRON_TZ=Nowhere/Else * * * * *", "@every never", ""} {
+		for _, text := range []string{
+			"61 * * * *", "* * *", "CRON_TZ=Nowhere/Else * * * * *", "@every never", "",
+		} {
 			s, err := cron.ParseStandard(text)
 			require.Error(t, err, text)
-			require.PanicsWithValue(t, "timingwheel: ScheduleFunc with a nil Scheduler", func() { tw.ScheduleFunc(s, func() {}) })
+			require.PanicsWithValue(t, "timingwheel: ScheduleFunc with a nil Scheduler",
+				func() { tw.ScheduleFunc(s, func() {}) })
 		}
 		for _, text := range []string{"0 0 30 2 *", "CRON_TZ=Europe/Berlin 0 0 31 4,6,9,11 *"} {
 			x := tw.ScheduleFunc(parse(t, text), func() { t.Error("ran") })
@@ -414,7 +460,7 @@ func TestSchedulesThatNeverCome(t *testing.T) {
 	})
 }
 
-// TestLeapDay comes, but seldom.
+// TestLeapDay: a schedule for 29 February runs, and is next due four years later.
 func TestLeapDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timingwheel.New(timingwheel.WithInline())

@@ -1,4 +1,4 @@
-// Package nettest runs the suite for connections of golang.org/x/net/nettest on those of
-// package netidle. It is a module of its own, so that nobody who uses the wheel gets
-// golang.org/x/net into his go.sum. It holds tests only.
+// Package nettest runs the suite of golang.org/x/net/nettest on the connections of package netidle.
+// It is a module of its own, so the users of the wheel do not depend on golang.org/x/net. It holds
+// tests only.
 package nettest

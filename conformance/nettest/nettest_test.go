@@ -22,8 +22,8 @@ import (
 	"github.com/go-timingwheel/timingwheel/netidle"
 )
 
-// TestMain leaves out what package tls cannot do by itself: go on after a Write that ran
-// into its deadline. These three parts of the suite try, and tls alone fails them, too.
+// TestMain skips three parts of the suite that package tls fails by itself: they continue after a
+// Write that ran into its deadline.
 func TestMain(m *testing.M) {
 	skip := flag.Lookup("test.skip")
 	if skip.Value.String() == "" {
@@ -32,41 +32,54 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// limits are all in use and none is reached.
-var limits = netidle.Limits{ReadIdle: time.Minute, WriteIdle: time.Minute, Idle: time.Minute, Lifetime: time.Hour}
+// limits are all set, and none is reached.
+var limits = netidle.Limits{
+	ReadIdle: time.Minute, WriteIdle: time.Minute, Idle: time.Minute, Lifetime: time.Hour,
+}
+
+// A wrapper puts a netidle.Conn around a connection.
+type wrapper func(net.Conn) net.Conn
 
 func TestConn(t *testing.T) {
 	config := tlsConfig(t)
-	plain := func(wrap func(net.Conn) net.Conn, _ bool, c net.Conn) net.Conn { return wrap(c) }
 	secure := func(c net.Conn, server bool) net.Conn {
 		if server {
 			return tls.Server(c, config)
 		}
 		return tls.Client(c, config)
 	}
+	plain := func(wrap wrapper, _ bool, c net.Conn) net.Conn { return wrap(c) }
+	under := func(wrap wrapper, server bool, c net.Conn) net.Conn {
+		return secure(wrap(c), server)
+	}
+	around := func(wrap wrapper, server bool, c net.Conn) net.Conn {
+		return wrap(secure(c, server))
+	}
 	for _, kind := range []struct {
 		name string
 		pair func() (a, b net.Conn, err error)
-		make func(wrap func(net.Conn) net.Conn, server bool, c net.Conn) net.Conn
+		make func(wrap wrapper, server bool, c net.Conn) net.Conn
 	}{
 		{"TCP", tcpPair, plain},
 		{"Unix", unixPair, plain},
 		{"Pipe", pipePair, plain},
-		{"under TLS", tcpPair, func(wrap func(net.Conn) net.Conn, server bool, c net.Conn) net.Conn { return secure(wrap(c), server) }},
-		{"around TLS", tcpPair, func(wrap func(net.Conn) net.Conn, server bool, c net.Conn) net.Conn { return wrap(secure(c, server)) }},
+		{"under TLS", tcpPair, under},
+		{"around TLS", tcpPair, around},
 	} {
-		for name, opts := range map[string][]netidle.Option{"close": nil, "expire": {netidle.WithExpire()}} {
+		for name, opts := range map[string][]netidle.Option{
+			"close": nil, "expire": {netidle.WithExpire()},
+		} {
 			t.Run(kind.name+" "+name, func(t *testing.T) {
 				if kind.name == "Unix" && !nettest.TestableNetwork("unix") {
 					t.Skip("no Unix sockets here")
 				}
 				tw := timingwheel.New()
 				defer tw.Stop()
-				wrap := func(c net.Conn) net.Conn {
-					return netidle.NewConn(c, tw, limits, append(opts, netidle.WithOnTimeout(func(_ *netidle.Conn, why netidle.Reason) {
-						t.Errorf("reached a limit: %v", why)
-					}))...)
+				never := func(_ *netidle.Conn, why netidle.Reason) {
+					t.Errorf("reached a limit: %v", why)
 				}
+				opts := append(opts, netidle.WithOnTimeout(never))
+				wrap := func(c net.Conn) net.Conn { return netidle.NewConn(c, tw, limits, opts...) }
 				nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 					a, b, err := kind.pair()
 					if err != nil {
@@ -75,13 +88,14 @@ func TestConn(t *testing.T) {
 					c1, c2 = kind.make(wrap, true, a), kind.make(wrap, false, b)
 					return c1, c2, func() { c1.Close(); c2.Close() }, shakeHands(c1, c2)
 				})
-				require.Zero(t, tw.Len(), "what is closed leaves nothing behind")
+				require.Zero(t, tw.Len(), "a closed connection has no timer")
 			})
 		}
 	}
 }
 
-// shakeHands has TLS connections do so: the suite's deadlines are for what comes after.
+// shakeHands does the handshake of TLS connections, because the deadlines of the suite do not allow
+// for it.
 func shakeHands(conns ...net.Conn) error {
 	done := make(chan error, len(conns))
 	for _, c := range conns {
@@ -141,7 +155,9 @@ func tlsConfig(t *testing.T) *tls.Config {
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
 	return &tls.Config{
-		Certificates:       []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key}},
+		Certificates: []tls.Certificate{
+			{Certificate: [][]byte{certificate}, PrivateKey: key},
+		},
 		InsecureSkipVerify: true, // both ends are in this test
 	}
 }
