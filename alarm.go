@@ -10,27 +10,26 @@ import (
 	"weak"
 )
 
-// The alarm is one bell for the whole wheel, usually a time.AfterFunc. The goroutine
-// that calls drive when it rings is the driver; between two rings the wheel has none
+// An alarm is one bell for the whole wheel, usually a time.AfterFunc. The goroutine
+// that calls drive when it rings is the driver. Between two rings the wheel has none
 // (with WithPreciseWakeup one that is parked).
 //
 // # No wake-up is lost
 //
-// A caller that files a timer in one shard and a driver that leaves after it has
-// looked at that shard might each take the other for the one who will see to it.
-// They cannot:
+// A caller files a timer in a shard that a leaving driver has already looked at. Each might rely on
+// the other to set the alarm. It is set all the same:
 //
 //   - the caller first stores the tick in its shard's next and then loads armed;
 //     it moves the alarm if armed is later;
 //   - the driver, and Start, first store unset in armed, then load every shard's
 //     next, and set the alarm for the earliest.
 //
-// So at least one of the two sees what the other has stored. The other way round,
-// with the shards looked at first, both could see nothing. A caller that meets the
+// So at least one of the two sees what the other has stored. If the driver looked at the shards
+// first, both could see nothing. A caller that meets the
 // driver halfway finds armed unset, waits for alarm.mu, and compares again.
 //
 // While a driver is at work armed is awake, which is earlier than every tick:
-// callers leave it alone, as it looks again before it leaves. The same holds before
+// callers leave the alarm alone, as the driver looks again before it leaves. The same holds before
 // Start, which looks too, and after the wheel's Stop, for good.
 //
 // An alarm may ring for nothing, when its bucket was emptied or when it was moved
@@ -44,8 +43,8 @@ import (
 // refers to it by a waker, which holds on to the wheel for as long as a timer is pending.
 //
 // A bell that takes a goroutine and a descriptor (WithPreciseWakeup) is given back once the wheel
-// has been idle for idleBell. Whoever finds that nothing is pending any more publishes in
-// lookAt when the driver has to look, just as a shard publishes its next.
+// has been idle for idleBell. A caller, or the driver, that finds nothing pending publishes in
+// lookAt when the driver must look, just as a shard publishes its next.
 type alarm struct {
 	// armed is the tick that the alarm is set for. Written under mu; callers load
 	// it with every timer they file.
@@ -66,11 +65,11 @@ type alarm struct {
 	idleWakeups int64 // of these, the ones that found nothing to do
 
 	// quiet is closed once nothing of a stopped wheel runs any more. It is made
-	// by the first Shutdown that has to wait.
+	// by the first Shutdown that must wait.
 	quiet chan struct{}
 
-	// lookAt is the tick at which the driver has to look whether the wheel is still idle
-	// and gives the bell back if it is; unset if it does not have to. It is stored under a
+	// lookAt is the tick at which the driver looks whether the wheel is still idle
+	// and gives the bell back if it is; unset if it need not. It is stored under a
 	// shard's lock or mu, and before armed is loaded, as a shard's next is; of two that store
 	// at once either will do. idle, under mu, says that the driver at work was woken for that.
 	lookAt atomic.Int64
@@ -174,7 +173,7 @@ func (w *waker) wake() {
 }
 
 // dismiss stops the bell of a wheel that has been collected. It needs no lock: alarm.mu is gone
-// with the wheel, and so is everyone who could set the bell.
+// with the wheel, and so is all that could set the bell.
 func (w *waker) dismiss() {
 	if w.bell != nil {
 		w.bell.Stop()

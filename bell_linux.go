@@ -25,8 +25,8 @@ type timerfd struct {
 	set bool // a goroutine is on its way: it reads, or has read and not looked here yet
 }
 
-// newPreciseBell returns a bell that calls ring in d, or nil if there is none to be
-// had: no file descriptor is left, or the clock is the fake one of a synctest bubble.
+// newPreciseBell returns a bell that calls ring in d, or nil if it cannot make one: no file
+// descriptor is left, or the clock is the fake one of a synctest bubble.
 func newPreciseBell(d time.Duration, ring func()) bell {
 	if isWallOnly(time.Now()) {
 		return nil

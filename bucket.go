@@ -4,8 +4,8 @@ import "unsafe"
 
 // A bucket holds the timers of one slot, in no order, spread over a few lists.
 //
-// Emptying a bucket is waiting for memory: of a million timers each is a cache miss, and a
-// list tells where its next timer lies only once the one before has arrived. So the
+// To empty a bucket is to wait for memory: of a million timers each is a cache miss, and a
+// list shows where its next timer lies only once the one before has arrived. So the
 // driver walks all lists of a bucket at once, each from both ends, and the processor
 // overlaps the misses (see preload).
 //
@@ -73,9 +73,9 @@ func (b *bucket) empty() bool {
 }
 
 // preload brings the timers that the next so many calls of next return into the cache. It does
-// nothing but load: the atomic operations by which a timer is taken out keep the processor
-// from running ahead, and each miss would be waited for by itself. A walk that has
-// come to the end of its list begins anew, which costs less than to tell.
+// nothing but load: the atomic operations that take out a timer keep the processor
+// from running ahead, and it would wait for each miss by itself. A walk that has
+// come to the end of its list begins anew, which costs less than a check.
 func (b *bucket) preload(timers int) {
 	if b.lists[0].root.next == nil {
 		return
@@ -104,7 +104,7 @@ func (b *bucket) wantsOpening() bool { return b.level > 0 && !b.opened }
 
 // A list is a circular doubly linked list of timers with a sentinel, so that insertion
 // and removal have no special cases and removal needs nothing but the timer itself. That
-// last point is what makes Stop and reinsertion safe against each other: neither has to know
+// last point is what makes Stop and reinsertion safe against each other: neither needs to know
 // which list a timer is in to take it out, so neither can be wrong about it. It is
 // guarded by the shard's lock.
 type list struct {

@@ -5,13 +5,12 @@ import (
 	"unsafe"
 )
 
-// This file holds timers that send the time on a channel. The driver sends itself,
-// without a goroutine, and under the lock of the timer's shard, in the same hold in
-// which it claims the timer; Stop and Reset take that lock to end the arming and to
-// take back what was sent. So nothing can be sent once they have returned but by a new
-// arming: with the claim and the send apart, Stop could find the timer fired and the
-// channel empty, and the stale value would come after it. The channel has room for
-// one value and a send that finds it full is left out, so sending never blocks.
+// This file holds timers that send the time on a channel. The driver sends itself, without a
+// goroutine, under the lock of the timer's shard, in the same hold in which it claims the timer. Stop
+// and Reset take that lock to end the arming and to take back what was sent. So nothing stale is
+// sent after they have returned. With the claim and the send apart, Stop could find the timer fired
+// and the channel empty, and the stale value would come after it. The channel has room for
+// one value, and a send that finds it full is left out, so sending never blocks.
 //
 // A channel does not end with its wheel, or a receiver would wait for ever: from then on
 // package time sends (see halt.go), in the same hold of the same lock.
@@ -25,8 +24,8 @@ var sending = newKind(behaviour{
 })
 
 // After returns a channel on which the time is sent once d has passed, even if the wheel
-// is stopped before that. It is NewTimer(d).C: the wheel holds the timer until it fires,
-// though no one may be waiting any more, as there is no way to stop it.
+// is stopped before that. It is NewTimer(d).C: the timer cannot be stopped, so the wheel holds it
+// until it fires, even if no one waits any more.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	return tw.newChanTimer("After", d).C
 }
@@ -43,11 +42,10 @@ type ChanTimer struct {
 // the platform takes to wake up. Once the wheel has been stopped, package time does the
 // sending; Stop and Reset go on as before.
 //
-// It keeps what time.NewTimer has promised since Go 1.23, that no value from before a Stop or
-// Reset is received after it, but for two things that only package time can do. The wheel holds
-// a timer that is pending, and what waits for it, until it fires or is stopped,
-// though nobody else holds it any more. And the channel has room for one value, which
-// len and cap show.
+// As with time.NewTimer since Go 1.23, no value from before a Stop or Reset is received after it.
+// There are two differences, which only package time can avoid. The wheel holds a pending timer, and
+// what waits for it, until it fires or is stopped, even if the program has dropped it. And the
+// channel has room for one value, which len and cap show.
 //
 // Cost: that of AfterFunc, with three allocations of 216 bytes together. It fires without a
 // goroutine and whatever the executor is.
@@ -79,7 +77,7 @@ func (t *ChanTimer) Reset(d time.Duration) bool {
 	s := c.timer.home("Reset")
 	now := s.engine.now()
 	deadline := deadlineAfter(now, d)
-	// While the timer is pending there is nothing in the channel.
+	// While the timer is pending the channel is empty.
 	return c.timer.extend(deadline, now) || c.rearm(deadline, now, 0)
 }
 

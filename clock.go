@@ -19,12 +19,12 @@ import (
 type clock struct {
 	start time.Time        // instant 0
 	tick  int64            // nanoseconds
-	wall  func() time.Time // the wall clock: time.Now, but for tests that step it
+	wall  func() time.Time // the wall clock: time.Now, except in tests that step it
 }
 
 // never is the deadline that does not come: the largest a state word can hold,
 // 146 years after the wheel was made. Later deadlines saturate to it, and the
-// driver is never told of it. Firing at the largest number that fits would be
+// driver never looks at it. To fire at the largest number that fits would be
 // early for math.MaxInt64, which is 292 years.
 const never int64 = 1<<62 - 1
 

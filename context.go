@@ -11,9 +11,9 @@ import (
 
 // This file holds contexts whose deadline is a timer of the wheel.
 //
-// What becomes of most of them is that they are made, asked for their error or not, and
-// cancelled. So that is one allocation: until Done is called such a context has no
-// channel, its parent does not know it, and Err looks whether the parent has ended.
+// Most contexts are made, perhaps asked for their error, and cancelled. So that takes one
+// allocation: until Done is called such a context has no channel, its parent does not know it, and
+// Err looks whether the parent has ended.
 //
 // The first call of Done makes it known to the parent. It also makes a context of
 // package context's, the inner one, whose channel becomes ours and which answers for
@@ -23,10 +23,10 @@ import (
 //	parent  <-  deadlineContext  <-  source  <-  inner one  <-  children of package context's
 //
 // The inner one's parent is the source, which is the deadlineContext again as the inner
-// one has to see it: nothing but it tells the inner one to end, and by which error.
+// one must see it: only the source tells the inner one to end, and by which error.
 //
 // The order of locks: a context's mu, those of its children, and last those of package
-// context and a shard's. No parent is asked under it: that may be anybody's code.
+// context and a shard's. No parent is asked under them: that may be user code.
 
 // WithTimeout is WithDeadline with the time d from now.
 func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -36,9 +36,8 @@ func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (con
 
 // WithDeadline returns a child of parent that ends when the time at has come, by the error
 // context.DeadlineExceeded; when the CancelFunc is called; or when parent ends, whichever
-// is first. It is context.WithDeadline but for its timer, which belongs to the wheel: it
-// is never early, and late by a tick more. The CancelFunc has to be called as soon as
-// the context is not needed any more.
+// is first. It is context.WithDeadline with a timer of the wheel: it is never early, and late by
+// a tick more. Call the CancelFunc as soon as the context is not needed any more.
 //
 // Contexts derived from it need no goroutine each, neither those of this package nor
 // those of package context, with values in between or without. When a parent of package
@@ -219,7 +218,7 @@ func (c *deadlineContext) addChild(child *deadlineContext) {
 	}
 	c.mu.Unlock()
 
-	// Either may have ended before it was told of the other.
+	// Either may have ended before it knew about the other.
 	child.catchUp()
 	if child.ended() != nil {
 		c.removeChild(child)
@@ -237,8 +236,8 @@ func (c *deadlineContext) removeChild(child *deadlineContext) (known bool) {
 // cancel ends c and what is derived from it, by the first call. A second one that comes
 // meanwhile waits for the lock: when a CancelFunc has returned, the channels are closed.
 //
-// Ending the inner context and those of ours under the lock runs nobody's code: package
-// context starts goroutines for that. Having the parent forget c may, and comes after it.
+// To end the inner context and those of ours under the lock runs no user code: package
+// context starts goroutines for that. removeSelf may run some, and comes after it.
 func (c *deadlineContext) cancel(err, cause error) {
 	c.mu.Lock()
 	if c.ended() != nil {
@@ -343,13 +342,13 @@ func (c *deadlineContext) Done() <-chan struct{} {
 		s = c.makeSource()
 	}
 	if c.ended() != nil {
-		<-s.inner.Done() // which whoever has stored the error is about to close
+		<-s.inner.Done() // which cancel, having stored the error, is about to close
 	}
 	return s.inner.Done()
 }
 
-// Err waits, as package context's does, for the channel to be closed, which whoever
-// has stored the error is about to do.
+// Err waits, as package context's does, for the channel to be closed. cancel, which has stored the
+// error, is about to do that.
 func (c *deadlineContext) Err() error {
 	c.catchUp()
 	err := c.ended()
@@ -402,11 +401,11 @@ type source struct {
 
 func (c *deadlineContext) makeSource() *source {
 	s := &source{of: c, end: func() {}}
-	s.inner, s.cancel = context.WithCancel(s) // asks the parent, which may be anybody's code: no lock
+	s.inner, s.cancel = context.WithCancel(s) // asks the parent, which may be user code: no lock
 
 	c.mu.Lock()
 	if c.ended() != nil {
-		// cancel has come by and found no source. Nobody may see it open.
+		// cancel has come by and found no source. It must not be seen open.
 		c.mu.Unlock()
 		s.end()
 		c.mu.Lock()
@@ -420,7 +419,7 @@ func (c *deadlineContext) makeSource() *source {
 	return s
 }
 
-// AfterFunc is how package context asks to be told of the end of a parent that it does
+// AfterFunc is how package context asks for a call at the end of a parent that it does
 // not know.
 func (s *source) AfterFunc(end func()) (stop func() bool) {
 	s.end = end

@@ -5,13 +5,16 @@ import (
 	"time"
 )
 
-// driver is what the goroutine that the alarm has started keeps for itself: one at
-// a time is at work, so nothing here needs a lock.
+// This file holds the driver: which shard has its turn, for how long, and when the driver rests. What
+// it does in a shard is in flush.go. Nothing here needs a lock but the alarm's state.
+
+// A driver is the goroutine that the alarm has started, and what it keeps for itself. One at a time
+// is at work.
 //
 // It works in rounds. A round takes everything that is due in all shards by a
 // reading of the clock, the earlier ticks before the later ones. Timers that come
 // due while a round is under way, such as one that an inline callback resets to
-// zero, wait in due for the next round, so none can keep the others from their
+// zero, wait in due for the next round. So none can keep the others from their
 // turn.
 //
 // What is not due yet is reinserted in the time that is left: the timers of a
@@ -21,12 +24,12 @@ import (
 type driver struct {
 	engine *engine // fixed
 
-	// The callbacks that it starts a goroutine for once it has released the lock
-	// under which it claimed them.
+	// The functions that get a goroutine once the driver has released the lock under which it
+	// claimed their timers.
 	claimed  [holdLimit]func()
 	nclaimed int
 
-	// Timers handled since it last looked whether to yield the processor, when it
+	// Timers handled since the driver last looked whether to yield the processor, when it
 	// last did, and for how long.
 	handled          int
 	resumed, yielded int64
@@ -44,8 +47,8 @@ const (
 	lookLimit = 4 * holdLimit
 
 	// longestYield is the longest that a yield of the processor is taken to have
-	// lasted: some time slices of the scheduler. A suspend of the machine in it
-	// is not to keep the driver from yielding for hours.
+	// lasted: some time slices of the scheduler. After a suspend of the machine the
+	// driver would not yield for hours.
 	longestYield = 100 * time.Millisecond
 )
 
@@ -53,7 +56,7 @@ const (
 func (d *driver) drive() {
 	_ = pause("rung")
 	if d.takeOver() {
-		// Deferred, as user code may end the goroutine: what it had in hand stays
+		// Deferred, as user code may end the goroutine. What it had in hand stays
 		// due, so the alarm rings at once, and another goroutine carries on.
 		defer d.leave()
 		defer endRegion(region("driver"))
@@ -74,7 +77,7 @@ func (d *driver) takeOver() bool {
 		return false
 	}
 	d.worked = false
-	// What is published from here on this driver sees, or the alarm it sets.
+	// This driver sees what is published from here on, or the alarm that it sets does.
 	look := a.lookAt.Swap(unset)
 	a.idle = look != unset && look <= e.tickAt(e.now())
 	e.traceWakeup(a.armed.Load())
@@ -128,7 +131,7 @@ func (d *driver) round(now int64) {
 }
 
 // earliest returns the shard that has the earliest tick left in the round of tick,
-// nil if none has one, and the tick up to which it may go on before another has its
+// nil if none has one, and the tick up to which that shard may go on before another has its
 // turn.
 func (d *driver) earliest(tick int64) (s *shard, limit int64) {
 	shards := d.engine.shards
@@ -162,7 +165,7 @@ func (d *driver) reinsertAhead() (found bool) {
 }
 
 // settle drops emptied buckets from the tops of the delay queues and returns the
-// tick at which the driver has to look again.
+// tick at which the driver must look again.
 func (d *driver) settle() (next int64) {
 	next = unset
 	for i := range d.engine.shards {
@@ -171,13 +174,13 @@ func (d *driver) settle() (next int64) {
 	return next
 }
 
-// breathe lets others have the processor: callers that wait for a lock, which the
-// driver would otherwise have again before they have woken up, and the callbacks
+// breathe yields the processor: to callers that wait for a lock, which the
+// driver would otherwise have again before they have woken up, and to the callbacks
 // that it has just started, which would otherwise pile up by the hundred thousand.
 //
-// On a busy machine a yield may last a whole time slice, so the driver yields
-// again only after it has worked for as long as the last yield took: it has half
-// of what there is at least.
+// On a busy machine a yield may last a whole time slice. So the driver yields
+// again only after it has worked for as long as the last yield took, which leaves it half of the
+// processor at least.
 func (d *driver) breathe() {
 	if d.handled < holdLimit {
 		return

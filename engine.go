@@ -5,30 +5,40 @@ import (
 	"time"
 )
 
-// The way of a timer: AfterFunc, Reset -> shard.armLocked -> wheel.place -> bucket -> delayQueue
-// -> alarm -> driver.drive -> shard.flushTimer -> executor, or wheel.place again.
+// The path of a timer, by file:
+//
+//	timer.go      Timer.Reset, or AfterFunc by armNew: a deadline
+//	shard.go      armLocked, placeLocked: the state word, and where the timer is filed
+//	wheel.go      place: the finest wheel that reaches so far; bucket.go and delayqueue.go
+//	alarm.go      wakeAt: if the timer is the earliest
+//	driver.go     drive, round: what is due, tick by tick over all shards
+//	flush.go      flushTimer: fires (claimLocked), or is placed anew
+//	executor.go   handOverLocked, invoke: the callback
+//
+// What differs between a plain timer and one that is part of something is in kind.go, and what
+// happens to pending timers when the wheel is stopped in halt.go.
 //
 // # Locking
 //
-// Each shard has a lock, which guards its timers, the alarm has one, and so has each
-// context and each shard of a Map's table. They are taken in this order: a context's (more in
-// context.go) or a table's, a shard's, the alarm's; no goroutine holds two shards'. Each is
-// held for a bounded number of timers at a time and never while user code runs:
-// callbacks, executors, Schedulers and panic handlers are all called without any, so
-// they may call anything of the wheel. The alarm is set under both, and a caller's
-// own timer that is due at once gets its goroutine under its shard's; neither
-// blocks. Timer.extend and keep alone change a timer without a lock. Callers never wait for
-// the driver, only for a lock. Init of a timer from another wheel takes the lock
-// of the shard that it leaves, and no other.
+// Each shard has a lock, which guards its timers, and the alarm has one. So have each context and
+// each shard of a Map's table. The order is: a context's (see context.go) or a table's, then a
+// shard's, then the alarm's. No goroutine holds the locks of two shards.
+//
+// Each lock is held for a bounded number of timers at a time, and none while user code runs:
+// callbacks, executors, Schedulers and panic handlers may call anything of the wheel. The alarm is
+// set under the lock of a shard and its own, and a caller's timer that is due at once gets its
+// goroutine under that of its shard; neither blocks. Only Timer.extend and Timer.keep change a timer
+// without a lock. Callers never wait for the driver, only for a lock. Init of a timer from another
+// wheel takes the lock of the shard that the timer leaves, and no other.
 
-// An engine moves the timers of a TimingWheel. It does not know what they are part of.
+// An engine is what is under a TimingWheel: it files timers, wakes up in time, and fires them. It
+// does not know what they are part of (see kind.go), nor the TimingWheel.
 type engine struct {
 	clock
 	shards []shard // fixed
 
-	// started and stopped change once. An add looks at stopped under its shard's
-	// lock, and halt sweeps the shards after it has set it: whatever slips in before
-	// is swept.
+	// started and stopped change once. armLocked looks at stopped under its shard's lock, and
+	// halt sweeps the shards after it has set it. So what is armed just before is swept.
 	started, stopped atomic.Bool
 
 	homes [1 << homeBits]atomic.Uint32 // see lockHome
@@ -52,7 +62,7 @@ type settings struct {
 	observer
 }
 
-// init prepares e, which is part of a TimingWheel that no one uses yet. It waits for Start.
+// init prepares e, which is not in use yet. The wheel then waits for Start.
 func (e *engine) init(c settings) {
 	e.clock = clock{start: time.Now(), tick: int64(c.tick), wall: time.Now}
 	e.executor.engine = e

@@ -8,7 +8,7 @@ import (
 )
 
 // This file holds the last step of a timer: its callback is handed over to where callbacks run, and
-// called there. No lock is held while user code runs.
+// called there. No lock is held while user code runs. The counters are atomic.
 
 // An executor runs the callbacks of a wheel.
 type executor struct {
@@ -42,8 +42,8 @@ const (
 	custom                        // wherever executor.run takes them
 )
 
-// An observer is what a feature wants to be told of the caller's callbacks; a nil function is not
-// called. named is the callback, for its name alone: what is to be called is f.
+// An observer is what a feature does around the caller's callbacks; a nil function is not called.
+// named is the callback, for its name alone: the function to call is f.
 type observer struct {
 	callback func(named, f func())                     // calls f, where callbacks run
 	driver   func(named, f func())                     // calls f, which holds up the driver meanwhile
@@ -73,9 +73,8 @@ func (x *executor) observe(named, f func()) {
 	}
 }
 
-// handOverLocked hands f to the executor, on behalf of the callback named: f is that
-// callback, perhaps with something around it, or a schedule's run; timed is as sampleLocked
-// returned it. handOverLocked releases the lock while user code runs.
+// handOverLocked hands f to the executor, and releases the lock while user code runs. f is the
+// callback named, or calls it. timed is what claimLocked returned.
 func (s *shard) handOverLocked(f, named func(), timed int64) {
 	x := &s.engine.executor
 	if x.mode == goroutine {
@@ -161,8 +160,7 @@ func (h *handover) over() {
 	}
 }
 
-// execute gives h to the custom executor. One that panics has not taken it, for
-// all one can know.
+// execute gives h to the custom executor. An executor that panics is taken not to have kept it.
 func (x *executor) execute(h *handover) {
 	taken := false
 	defer func() {
@@ -204,9 +202,8 @@ func (x *executor) recovered() {
 
 // returned counts a handed-over callback as done.
 //
-// The last one of a stopped wheel has to tell Shutdown. It cannot slip by: it
-// counts down and then looks at stopped, while Shutdown sets stopped and then
-// looks at the count, so at least one of them sees the other.
+// The last one of a stopped wheel must tell Shutdown. It counts down and then looks at stopped,
+// while Shutdown sets stopped and then looks at the count. So at least one of them sees the other.
 func (x *executor) returned() {
 	last := x.inflight.Add(-1) == 0
 	_ = pause("returning")

@@ -6,8 +6,8 @@ import (
 )
 
 // This file holds what the driver does in one shard: it takes timers out of the buckets that are
-// due, and fires them or places them anew. Only the driver calls what is here, under the lock of the
-// shard, which lock and unlock take and release for it.
+// due, and fires them or places them anew. Only the driver calls these functions. The shard's lock
+// guards what they change, and lock and unlock take and release it for them.
 
 // begin begins a round: what waits in due waits no longer.
 func (s *shard) begin(now int64) {
@@ -34,9 +34,8 @@ func (s *shard) firstLocked(now int64) int64 {
 
 // turnOf returns the tick at which t, the front of batch, has its turn in the round
 // of the instant now. It was due when it was put there, though the tick of its
-// deadline may not be over; but what a late driver finds in buckets may have been due
-// before. One that ResetAt has extended meanwhile only has to leave, at once, as
-// others wait behind it.
+// deadline may not be over. But what a late driver finds in buckets may have been due
+// before. If ResetAt has extended t meanwhile it leaves at once, as others wait behind it.
 func (s *shard) turnOf(t *Timer, now int64) int64 {
 	deadline := deadlineOf(t.word.Load())
 	if deadline > now {
@@ -130,8 +129,8 @@ func (s *shard) settle() (next int64) {
 	return next
 }
 
-// nextBusyLocked drops emptied buckets from the top of the delay queue and returns the
-// first that still holds a timer, nil if none does. It releases the lock now and then.
+// nextBusyLocked drops emptied buckets from the top of the delay queue, releasing the lock now and
+// then, and returns the first that still holds a timer, or nil.
 func (s *shard) nextBusyLocked() *bucket {
 	for n := 1; ; n++ {
 		b := s.queue.head()
@@ -146,10 +145,10 @@ func (s *shard) nextBusyLocked() *bucket {
 	}
 }
 
-// flushTimer takes t, of the bucket from or, if that is nil, the front of batch, out of
-// it: a timer whose deadline is not after the instant upTo fires, another is
-// reinserted, which is where an extended timer goes to its new place. If callers come
-// in between it may be left for another try. At the end the lock may have been released.
+// flushTimer handles t, under the lock, which it may release on the way. t is in the bucket from, or
+// the front of batch if from is nil. It fires if its deadline is not after the instant upTo.
+// Otherwise it is placed anew: reinserted in a finer wheel, or, if it was extended, where it belongs
+// now. If a caller extends it meanwhile it may stay for another try.
 func (s *shard) flushTimer(t *Timer, from *bucket, upTo int64) {
 	word := t.word.Load()
 	switch deadline := deadlineOf(word); {
@@ -201,7 +200,7 @@ func (s *shard) takeLocked(t *Timer, word, to uint64) bool {
 }
 
 // claimLocked is takeLocked for a timer that fires, which is idle afterwards, or armed for the next
-// time. It returns what handOverLocked is to be told of the deadline.
+// time. It also returns timed for handOverLocked.
 func (s *shard) claimLocked(t *Timer, word, to uint64) (timed int64, ok bool) {
 	if !s.takeLocked(t, word, to) {
 		return untimed, false
@@ -232,11 +231,10 @@ func (s *shard) lock() {
 // it has claimed meanwhile.
 //
 // They are started here and not as they are claimed, as that takes ten times as
-// long as all else: the lock is free most of the time, so that a caller gets it
-// without having to be woken for it. A claimed timer has fired for all that
-// anybody can tell: the scheduler might as well begin its goroutine later. None is
-// forgotten if the wheel is stopped: the driver never lets go of a lock but here,
-// and Shutdown waits for the driver.
+// long as all else. So the lock is free most of the time, and a caller gets it
+// without having to wait for a wake-up. A claimed timer has fired: no one can tell it from one whose
+// goroutine the scheduler begins a little later. None is forgotten if the wheel is stopped: the
+// driver releases the lock only here, and Shutdown waits for the driver.
 func (s *shard) unlock() {
 	s.mu.Unlock()
 	d := &s.engine.driver

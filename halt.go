@@ -67,7 +67,7 @@ func (s *shard) sweep(unfired *[]Unfired) {
 	}
 }
 
-// anyPendingLocked returns a pending timer, nil if there is none. It releases the lock now and then.
+// anyPendingLocked returns a pending timer, or nil, and releases the lock now and then.
 func (s *shard) anyPendingLocked() *Timer {
 	if b := s.nextBusyLocked(); b != nil {
 		return b.next()
@@ -96,7 +96,7 @@ var _ = [1]struct{}{}[unsafe.Offsetof(relay{}.link)] // out of range if it is no
 // relay returns the relay of t, which must not be pending, or nil. The caller holds the lock.
 func (t *Timer) relay() *relay { return (*relay)(unsafe.Pointer(t.prev)) }
 
-// mayHaveRelay reports that Timer.Stop has to look for a relay.
+// mayHaveRelay reports that Timer.Stop must look for a relay.
 func (t *Timer) mayHaveRelay() bool {
 	if t.kind == plain || !t.shard.engine.stopped.Load() {
 		return false

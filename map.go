@@ -12,8 +12,8 @@ import (
 )
 
 // This file holds maps whose keys expire. Each Set makes one entry, which never changes: its Timer
-// is its first field, and the state word of that Timer alone says whether the entry lives. Whoever
-// swaps the word from pending to idle has decided what becomes of the entry:
+// is its first field, and the state word of that Timer alone says whether the entry lives. The one
+// that swaps the word from pending to idle decides what becomes of the entry:
 //
 //	the driver                      expired; the callback is called
 //	Set                             replaced
@@ -288,8 +288,8 @@ var keyed = newKind(behaviour{
 	dropped: func(t *Timer) { k := t.keyed(); k.owner.take(k) },
 })
 
-// expireLocked claims the timer of an entry, which is due by this word, and hands over its callback. It
-// releases the lock on the way.
+// expireLocked claims the timer of an entry, which is due by this word, and hands over its callback,
+// releasing the lock on the way.
 func (s *shard) expireLocked(t *Timer, word uint64, _ int64) {
 	timed, ok := s.claimLocked(t, word, makeWord(idle, 0))
 	if !ok {
@@ -354,7 +354,7 @@ func (m *Map[K, V]) newEntry(hash uint64, key K, value V) *entry[K, V] {
 // putAndUnlock arms e and puts it where at leads, in place of an entry that has ended or at the end
 // of the chain. It releases the lock of s.
 //
-// The entry is armed before it can be found, as whoever finds one that is not pending takes it
+// The entry is armed before it can be found, as a reader that finds one that is not pending takes it
 // for one that has ended. If it fires first, its callback waits for the lock to take it out.
 func (m *Map[K, V]) putAndUnlock(s *mapShard[K, V], at *chain[K, V], e *entry[K, V], deadline, now int64) {
 	full := false

@@ -7,12 +7,13 @@ import (
 )
 
 // This file holds the timers that are more than one arming: recurring
-// schedules, and those that follow the wall clock. Both are a Timer with
-// something around it, and the driver asks them what to do when the Timer is
-// due. Such a Timer stays linked and pending while the driver is in the
-// Scheduler's Next without the lock, so Stop, Reset and the wheel's Stop need to
-// know nothing of it; afterwards the driver goes on only if it can swap the state
-// word that it had read before.
+// schedules, and timers that follow the wall clock. Both are a Timer that is part of a
+// schedule, whose behaviour says what the driver does when the Timer is due. The lock of the
+// Timer's shard guards a schedule, except for what is the driver's alone.
+//
+// The Timer stays linked and pending while the driver is in the Scheduler's Next without the
+// lock. So Stop, Reset and the wheel's Stop need not know about Next. Afterwards the driver goes
+// on only if it can swap the state word that it had read before.
 
 // A Scheduler says when a schedule runs next. Every Schedule of robfig/cron is
 // one. Next is given the wall time of the run before, first that of the call of
@@ -49,8 +50,8 @@ func (d every) Next(t time.Time) time.Time { return t.Add(time.Duration(d)) }
 // skipped at once, as the driver has other timers too.
 const maxMissedSteps = 1000
 
-// schedule is a Timer that the driver does not simply fire. It lives as long as
-// somebody holds its Timer or it is pending.
+// A schedule is a Timer that the driver does not simply fire. It lives as long as
+// its Timer is pending or in use.
 type schedule struct {
 	timer Timer // the first field: see Timer.schedule
 
@@ -70,9 +71,8 @@ type schedule struct {
 	at time.Time
 }
 
-// schedule returns what a Timer that is not plain is part of. Such a Timer is
-// always the first field of a schedule, so its address is the schedule's. A
-// pointer back would cost every timer eight bytes.
+// schedule returns what a Timer of the kinds below is part of. A pointer back would cost every timer
+// eight bytes.
 var _ = [1]struct{}{}[unsafe.Offsetof(schedule{}.timer)] // out of range if it is not
 
 func (t *Timer) schedule() *schedule { return (*schedule)(unsafe.Pointer(t)) }
@@ -107,9 +107,9 @@ func unfiredSchedule(t *Timer, word uint64, u *Unfired) {
 // is fixed before a run is handed over. Unless options say otherwise, runs may
 // overlap, and runs that were missed become one.
 //
-// A Scheduler follows the wall clock as AtFunc does, but for Every's. If the clock
-// is stepped forward, the runs it leapt over were missed; if it is stepped back, the
-// next run keeps its time, and those that took place do not take place again.
+// A Scheduler follows the wall clock as AtFunc does, except for Every's. If the clock
+// is stepped forward, the runs it leapt over were missed. If it is stepped back, the
+// next run keeps its time, and runs that took place do not take place again.
 //
 // The Timer is never nil. If s has no run at all, as cron's for a 30th of February,
 // it is inert: Pending and Stop return false from the beginning, and f is never
@@ -239,16 +239,16 @@ func (s *shard) waitLocked(r *schedule, word uint64, now int64) bool {
 	return true
 }
 
-// fireOnWallLocked handles a timer for a wall time. It may release the lock on the way.
+// fireOnWallLocked handles a timer for a wall time, and may release the lock on the way.
 func (s *shard) fireOnWallLocked(t *Timer, word uint64, now int64) {
 	if !s.waitLocked(t.schedule(), word, now) {
 		s.fireLocked(t, word)
 	}
 }
 
-// runLocked handles the timer of a schedule, which is due: it fixes the next run and
-// hands over the present one. It releases the lock on the way. A next run that is not after the
-// tick of now waits in due for the next round; one within the tick waits for the next
+// runLocked handles the timer of a schedule, which is due, and releases the lock on the way: it fixes
+// the next run and hands over the present one. A next run that is not after the
+// tick of now waits in due for the next round. One within the tick waits for the next
 // tick, or the driver would not come to rest.
 func (s *shard) runLocked(t *Timer, word uint64, now int64) {
 	r := t.schedule()
@@ -350,7 +350,7 @@ func (r *schedule) nextEvery(deadline, place, d, now int64) plan {
 }
 
 // nextWall plans the run after the one that was due at the wall time at, and whose
-// place in the rhythm was place, but for its deadline. wall is the present time.
+// place in the rhythm was place, except for the new deadline. wall is the present time.
 func (r *schedule) nextWall(scheduler Scheduler, at, place, wall time.Time) plan {
 	p := plan{run: true, state: onWall}
 	var past time.Time // runs up to here are passed over
@@ -404,15 +404,14 @@ func (r *schedule) run() {
 }
 
 // runQueue runs until no run is waiting; first says that none has begun yet.
-// Whoever makes busy 1 works for all that come while it does.
+// The goroutine that makes busy 1 runs all that come meanwhile.
 func (r *schedule) runQueue(first bool) {
 	e := r.timer.shard.engine
 	done := false
 	defer func() {
 		// f called runtime.Goexit: the runs that wait must not suffer. They get
-		// a goroutine of ours, as this one can only end and the executor is the
-		// driver's to call. (They do not run here, in case f panicked: nothing
-		// shall hold up the crash.)
+		// a goroutine of ours, as this one can only end and only the driver calls the
+		// executor. (They do not run here, in case f panicked: nothing must hold up the crash.)
 		if !done && r.busy.Add(-1) > 0 {
 			e.executor.inflight.Add(1)
 			go e.executor.call(func() { r.runQueue(false) })

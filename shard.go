@@ -8,19 +8,21 @@ import (
 	"unsafe"
 )
 
-// A shard is a part of a TimingWheel with a lock of its own: wheels, delay queue
+// This file holds the shards: their choice for a new timer, and how a timer is armed, stopped and
+// filed. Callers run this code. What the driver does in a shard is in flush.go.
+
+// A shard is a part of an engine with a lock of its own: wheels, delay queue
 // and lists for the timers that belong to it. A timer belongs to one shard for
-// life, so whoever wants to change it knows which lock to take, and nobody ever
-// holds two shards' locks.
+// life, so the lock to take for it never changes.
 //
 // There are about as many shards as processors. Callers on different processors
-// then work on different locks and lists; the driver and the alarm are one for all.
+// then work on different locks and lists. The driver and the alarm are one for all.
 type shard struct {
 	engine *engine // fixed
 
 	// next is the tick at which the shard wants the driver, unset if it does not.
 	// It is at most the attention of the delay queue's head, and the clock's tick if
-	// due holds a timer. Written under mu, read without by whoever sets the alarm.
+	// due holds a timer. Written under mu, and read without it to set the alarm.
 	next atomic.Int64
 
 	// mu guards what follows, every bucket, and the links of every timer of the
@@ -80,14 +82,13 @@ func (e *engine) makeShards(n, wheelSize int) {
 	}
 }
 
-// A call that makes a timer may choose its shard. It takes the one that its
-// goroutine used last, by a small table that is indexed by the address of the
-// goroutine's stack: to find a processor's own there is no way in Go that does not
-// cost as much as the lock (a sync.Pool's Get and Put, measured), and goroutines
-// that keep busy stay on their processor. If the lock is taken the goroutine
-// moves on to the next shard for good, so a few busy goroutines soon have one each. It
-// moves on too when timers pile up in the shard, or all that one goroutine starts in a loop would
-// be in one shard, and in the way of those who work on them later.
+// A call that makes a timer may choose its shard. It takes the one that its goroutine used last, by
+// a small table that is indexed by the address of the goroutine's stack. To find a processor's own
+// shard costs as much as the lock in Go (a sync.Pool's Get and Put, measured), and goroutines that
+// keep busy stay on their processor. If the lock is taken the goroutine moves on to the next shard
+// for good, so a few busy goroutines soon have one each. It also moves on when timers pile up in the
+// shard. Otherwise all timers that one goroutine starts in a loop would be in one shard, where those
+// who stop them later would wait for each other.
 const homeBits = 7
 
 // bulk is how many timers more than before make a shard crowded: so many that a busy goroutine
@@ -134,8 +135,8 @@ func stackHash() uint32 {
 	return uint32(uintptr(unsafe.Pointer(&here))>>smallestStack) * golden >> (32 - homeBits)
 }
 
-// deal returns the shard for a timer that is to be armed again and again, by
-// whomever. The multiples of the golden ratio deal out every second, third or n-th
+// deal returns the shard for a timer that will be armed again and again, by any goroutine.
+// The multiples of the golden ratio deal out every second, third or n-th
 // timer of a program as evenly as all of them.
 func (e *engine) deal() *shard {
 	const golden = 0x9E3779B9
@@ -172,8 +173,8 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 		return t.kind != plain && s.rearmOutlivingLocked(t, deadline, now)
 	}
 	s.catchUpLocked(now)
-	// What is asked for the past is due now: so due is in the order of its deadlines,
-	// and a run that Reset moves there is not one that was missed.
+	// A deadline in the past means now. So due is in the order of its deadlines, and a run that
+	// Reset moves there does not count as missed.
 	deadline = max(deadline, deadlineAfter(now, 0))
 	// A goroutine needs no driver to start it: what is due fires here.
 	fires := deadline <= now && x.mode == goroutine && t.kind.alone() && s.engine.started.Load()
@@ -222,9 +223,9 @@ func (s *shard) stopLocked(t *Timer) (word uint64, was bool) {
 }
 
 // placeLocked puts t, which is in no bucket, where its deadline belongs, and
-// returns the tick at which the driver has to look there: the clock's own if
-// the deadline is not after now, unset if it never comes. The caller sees to the
-// alarm under the same hold of the lock.
+// returns the tick at which the driver must look there: the clock's own if
+// the deadline is not after now, unset if it never comes. The caller sets the
+// alarm, or is the driver, under the same hold of the lock.
 func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 	if deadline == never {
 		s.beyond.add(t)
@@ -234,9 +235,8 @@ func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 		s.anchor.engine = s.engine
 	}
 	// A deadline that has come is due at once, not when the tick that has begun
-	// is over. For the rest the wheel's own clock decides, not the caller's
-	// reading, which may be older: filed by that one, the timer could land one
-	// lap late.
+	// is over. For later ones the wheel's own clock decides. The caller's reading
+	// may be older: filed by it, the timer could be one lap late.
 	e := s.engine.tickOf(deadline)
 	if deadline <= now || e <= s.wheel.now {
 		s.due.add(t)
@@ -257,7 +257,7 @@ func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 
 // catchUpLocked moves the clock of a shard that had nothing to do up to now, so
 // that new timers are not filed coarser than need be. It stops short of the
-// first queued bucket: going past that one is for the driver, which flushes it.
+// first queued bucket: only the driver goes past that one, as it flushes it.
 func (s *shard) catchUpLocked(now int64) {
 	to := s.engine.tickAt(now)
 	if head := s.queue.head(); head != nil {

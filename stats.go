@@ -2,9 +2,8 @@ package timingwheel
 
 import "time"
 
-// This file holds what a wheel tells about itself. Each shard counts under its own
-// lock, which whoever counts holds anyway, so counting costs an addition; what a touch
-// does without a lock is not counted until a bucket meets it.
+// This file holds the statistics of a wheel, as others see them. What is counted, and where, is in
+// counters.go.
 
 // Stats are the counters of a wheel since it was made, ready for expvar.Func and
 // encoding/json. Those of Counters agree with each other, but calls that are made
@@ -141,7 +140,7 @@ func (c *Counters) add(other Counters) {
 }
 
 // Len returns how many timers are pending now; a live schedule counts as one. It is
-// exact when nobody else uses the wheel at the moment. Cost: a mutex for each shard.
+// exact if no one else uses the wheel at the moment. Cost: a mutex for each shard.
 func (tw *TimingWheel) Len() int {
 	tw.check("Len")
 	n := int64(0)

@@ -6,40 +6,39 @@ import (
 	"unsafe"
 )
 
-// A Timer is its own list element.
+// This file holds the Timer: its states, and the calls that change one. A Timer is its own list
+// element. It belongs to one shard for life, whose lock guards its links.
 //
 // # States
 //
-// The state word holds the state and the deadline together, so that whoever
-// reads it once sees one arming and not halves of two:
+// The state word holds the state and the deadline together, so one load of it sees one arming and
+// not halves of two:
 //
-//	from      to        who                          meaning
-//	idle      pending   AfterFunc, AtFunc, Reset     armed
+//	from      to        by                           meaning
+//	idle      pending   AfterFunc, Reset and others  armed
 //	pending   pending   extend, without the lock     deadline later; returns true
 //	pending   pending   keep, without the lock       deadline later, or as it was; returns true
 //	pending   pending   Reset, ResetAt               moved; returns true
-//	pending   pending   driver                       next run of a schedule, next tick of
-//	                                                 a Ticker, or next look at the wall clock
-//	pending   idle      driver                       fired: handed to the executor, sent on
-//	                                                 its channel, or its context to be ended
+//	pending   pending   driver                       fired and armed for the next time, or due later
+//	                                                 by the wall clock
+//	pending   idle      driver                       fired
 //	pending   idle      Stop                         stopped; returns true
-//	pending   ended     Stop, of a schedule          stopped; runs that have not begun
-//	                                                 do not
-//	pending   idle      TimingWheel.Stop, Drain      dropped, handed back, or taken over
-//	                                                 by package time
+//	pending   ended     Stop, of some kinds          stopped for good; what was handed over and has
+//	                                                 not begun does not begin
+//	pending   idle      TimingWheel.Stop, Drain      dropped, handed back, or taken over by package
+//	                                                 time (see halt.go)
 //
-// Every transition is made under the lock of the timer's shard but for these: extend and keep move
-// the deadline of a pending timer later with a compare-and-swap alone. So every
-// transition is one atomic exchange, under the lock too, or it could undo an extension
-// that came between its load and its store: a compare-and-swap that looks again when
-// it fails, or, where the old deadline does not matter, a swap.
-// What they decide by is in the word that it swaps, and in nothing else: the
-// timer may be stopped, moved and armed again at any moment in between.
+// Every transition but two is made under the lock of the Timer's shard. extend and keep move the
+// deadline of a pending Timer later by a compare-and-swap alone. So every transition is one atomic
+// exchange, under the lock too: a load and a store could undo an extension that came in between. It
+// is a compare-and-swap that tries again, or a swap where the old deadline does not matter. What a
+// transition decides by is in the word that it swaps, and nowhere else: the Timer may be stopped,
+// moved and armed again at any moment in between.
 //
-// Pending comes in two kinds, onWall saying that the deadline is the next look at
-// the wall clock and not the time the caller asked for. Exactly the pending timers
-// are linked in a bucket, due no later than the deadline, and moving from bucket to
-// bucket is no transition: Stop and Reset never find a timer between two wheels.
+// Pending has two forms. onWall says that the deadline is the next look at the wall clock and not
+// the time that the caller asked for. Exactly the pending Timers are linked in a bucket, which is due
+// no later than their deadlines. To move from bucket to bucket is no transition, so Stop and Reset
+// never find a Timer between two wheels.
 
 // A Timer is one call that is to happen later, made by AfterFunc, AtFunc or
 // ScheduleFunc, or initialised by Init inside a struct of the caller's own. It
@@ -51,7 +50,7 @@ import (
 type Timer struct {
 	link         // in the list of the bucket; guarded by shard.mu
 	shard *shard // fixed from Init on
-	f     func() // fixed from Init on, read by whoever claims the timer
+	f     func() // fixed from Init on
 	word  atomic.Uint64
 	kind  kind   // fixed from Init on
 	self  uint32 // selfOf the Timer, fixed from Init on: a copy has another address
@@ -63,7 +62,7 @@ const (
 	idle    state = iota // not armed: new, fired, stopped, dropped or run out
 	pending              // linked in a bucket, due at the deadline
 	onWall               // the same, due when the wall clock says so
-	ended                // a schedule that was stopped: for good
+	ended                // stopped for good: see behaviour.stopped
 )
 
 const stateBits = 2
@@ -83,8 +82,8 @@ func isPending(word uint64) bool {
 // init prepares t, which is new, for its shard, under that one's lock or before it can be armed.
 func (t *Timer) init(s *shard, k kind) { t.shard, t.kind, t.self = s, k, selfOf(t) }
 
-// selfOf returns what tells t from a copy of it, in the room that a Timer has left: its
-// address without what all have in common and what few have.
+// selfOf returns what tells t from a copy of it in the 32 bits that a Timer has left: its address
+// without the low bits, which all Timers have in common, and the high bits, which most have.
 func selfOf(t *Timer) uint32 { return uint32(uintptr(unsafe.Pointer(t)) >> 3) }
 
 // home returns the shard of an initialised Timer; what names the caller.
@@ -109,8 +108,8 @@ func (t *Timer) misused(what string) {
 // executor already, if the Timer was not pending, or if the wheel has been
 // stopped. Stop does not wait for f to return.
 //
-// Of a schedule, Stop ends it for good and returns true if it was alive, also
-// while a run is in progress; a run that was handed over but has not begun does
+// For a schedule, Stop ends it for good and returns true if it was alive, also
+// while a run is in progress. A run that was handed over but has not begun does
 // not begin.
 //
 // Cost: one mutex, constant time, no allocation.
@@ -127,7 +126,7 @@ func (t *Timer) Stop() bool {
 }
 
 // disarm ends the arming of a pending timer, whatever its deadline, and returns
-// the word that it had. The caller holds the lock and unlinks the timer.
+// the word that it had. The caller holds the lock and unlinks the timer. stopLocked does both.
 func (t *Timer) disarm(after state) (word uint64, wasPending bool) {
 	for {
 		word = t.word.Load()
@@ -142,9 +141,9 @@ func (t *Timer) disarm(after state) (word uint64, wasPending bool) {
 
 // extend moves the deadline of a pending timer later, without the lock, and
 // reports whether it did. The timer keeps its place: the flush of its bucket finds
-// the later deadline in the word and places it anew. A timer whose deadline is not
-// after now may wait in due, among others that fire in the order in which they
-// came; it has to be moved.
+// the later deadline in the word and places the timer anew. A timer whose deadline is not
+// after now must be moved: it may wait in due, among others that fire in the order in which
+// they came.
 //
 // The pause point shares a line because a statement of its own would exceed the inliner's budget.
 func (t *Timer) extend(deadline, now int64) bool {
@@ -154,8 +153,8 @@ func (t *Timer) extend(deadline, now int64) bool {
 		t.word.CompareAndSwap(word, makeWord(pending, deadline))
 }
 
-// keep has a pending timer fire at the deadline or later, and reports whether it is pending. Of
-// several at once the latest deadline holds. An overdue timer may be among those that wait in due,
+// keep makes a pending timer fire at the deadline or later, and reports whether it is pending. If
+// several goroutines call keep at once the latest deadline holds. An overdue timer may wait in due,
 // as after ResetAt: the driver takes it out when its turn comes.
 func (t *Timer) keep(deadline int64) bool {
 	for {
@@ -171,9 +170,9 @@ func (t *Timer) keep(deadline int64) bool {
 
 // Reset arms the Timer to fire d from now, whether it is pending, has fired or
 // was stopped. It returns true if it was pending; the earlier arming then does
-// not fire. A zero or negative d fires at once. Of a live schedule Reset moves
-// the next run; a schedule that ended stays ended, and on a stopped wheel
-// nothing is armed: both return false.
+// not fire. A zero or negative d fires at once. For a live schedule, Reset moves
+// the next run. Reset returns false and arms nothing if the schedule has ended or the
+// wheel has been stopped.
 //
 // Cost: one clock reading and, if a pending Timer's deadline is moved later or
 // left as it is, one compare-and-swap without any lock; else one mutex. Constant
@@ -196,12 +195,12 @@ func (t *Timer) ResetAt(at time.Time) bool {
 		return t.Reset(time.Until(at))
 	}
 	deadline := s.engine.deadlineAt(at)
-	// Without a clock reading extend cannot tell an overdue timer: one that waits
-	// in due fires, if its new deadline has come too, where it waits.
+	// Without a clock reading extend cannot tell that a timer is overdue. If it waits in due and
+	// its new deadline has come too, it fires where it waits.
 	return t.kind.alone() && t.extend(deadline, -1) || s.rearm(t, deadline, s.engine.now())
 }
 
-// Pending reports whether the Timer is armed and has not fired; of a schedule,
+// Pending reports whether the Timer is armed and has not fired; for a schedule,
 // whether it is alive. The answer may be out of date when it arrives. Cost: one
 // atomic load.
 func (t *Timer) Pending() bool {

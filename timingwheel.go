@@ -107,12 +107,12 @@ func (tw *TimingWheel) AtFunc(at time.Time, f func()) *Timer {
 
 // Init prepares t, typically a field of the caller's own struct, to call f. It
 // arms nothing; Reset and ResetAt do, again and again, without allocating. Init
-// of a pending Timer panics, and of one that AtFunc or ScheduleFunc made. Unlike
-// the other calls it must not run while any other goroutine uses t.
+// panics if t is pending, follows the wall clock, or belongs to a schedule, a channel or a Map.
+// Unlike the other calls it must not run while any other goroutine uses t.
 //
-// A touch that comes after the timer has fired arms it anew, as with
-// time.Timer: whoever touches an idle timeout and sees Reset return false should
-// Stop it again if the connection is being closed.
+// A touch that comes after the timer has fired arms it anew, as with time.Timer. A program that
+// touches an idle timeout and sees Reset return false should Stop it again if the connection is
+// being closed.
 func (tw *TimingWheel) Init(t *Timer, f func()) {
 	tw.check("Init")
 	switch {
@@ -130,7 +130,7 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 	case s == nil:
 		t.shard = tw.deal()
 	case s.engine != &tw.engine:
-		// Whoever made t idle may be about to unlink it, under that lock; the
+		// The goroutine that made t idle may be about to unlink it, under that lock. The
 		// new shard has another.
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -138,11 +138,11 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 	}
 	if t.shard == nil {
 		// Never. But what may be passed to panic is on the heap, where it keeps its
-		// address; a stack moves as it grows.
+		// address. A stack moves as it grows.
 		panic(t)
 	}
 	t.self = selfOf(t)
-	t.f = f // and nothing else that whoever made t idle may still look at
+	t.f = f // and nothing else that the goroutine that made t idle may still look at
 	t.word.Store(makeWord(idle, 0))
 }
 
