@@ -84,13 +84,13 @@ func (tw *TimingWheel) WithDeadlineCause(parent context.Context, at time.Time, c
 // expiring is the kind of a Timer that is part of a deadlineContext.
 var expiring = newKind(behaviour{
 	name:     "a context",
-	due:      (*shard).endLocked,
+	due:      (*shard).timeOutLocked,
 	ring:     func(_ *shard, t *Timer, _ int64) func() { return t.context().expire },
 	unlisted: true,
 })
 
-// endLocked claims the timer of a context, which is due by this word, and has a goroutine end it.
-func (s *shard) endLocked(t *Timer, word uint64, _ int64) {
+// timeOutLocked claims the timer of a context, which is due by this word, and has a goroutine end it.
+func (s *shard) timeOutLocked(t *Timer, word uint64, _ int64) {
 	if _, ok := s.claimLocked(t, word, makeWord(idle, 0)); ok {
 		s.engine.driver.claim(t.context().expire)
 	}

@@ -55,19 +55,13 @@ type settings struct {
 	wheelSize int
 	shards    int  // 0 for as many as processors
 	precise   bool // WithPreciseWakeup
-
-	mode    executorMode
-	run     func(f func())
-	onPanic func(recovered any, stack []byte)
-	observer
+	execution
 }
 
 // init prepares e, which is not in use yet. The wheel then waits for Start.
 func (e *engine) init(c settings) {
 	e.clock = clock{start: time.Now(), tick: int64(c.tick), wall: time.Now}
-	e.executor.engine = e
-	e.executor.mode, e.executor.run, e.executor.onPanic = c.mode, c.run, c.onPanic
-	e.executor.observer = c.observer
+	e.executor.engine, e.executor.execution = e, c.execution
 	e.driver.engine = e
 	e.makeShards(c.shards, c.wheelSize)
 	e.alarm.init(e, c.precise)

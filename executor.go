@@ -12,12 +12,8 @@ import (
 
 // An executor runs the callbacks of a wheel.
 type executor struct {
-	// Fixed.
-	engine  *engine
-	mode    executorMode
-	run     func(f func()) // of the custom executor
-	onPanic func(recovered any, stack []byte)
-	observer
+	engine *engine // fixed
+	execution
 
 	_ [64]byte // what is above is read all the time, what is below is written
 
@@ -33,13 +29,21 @@ type executor struct {
 	_ [64]byte
 }
 
+// An execution is how callbacks run. It is fixed.
+type execution struct {
+	mode    executorMode
+	run     func(f func()) // of the custom executor
+	onPanic func(recovered any, stack []byte)
+	observer
+}
+
 // executorMode says where callbacks run.
 type executorMode uint8
 
 const (
 	goroutine executorMode = iota // a goroutine each
 	inline                        // the driver's
-	custom                        // wherever executor.run takes them
+	custom                        // wherever execution.run takes them
 )
 
 // An observer is what a feature does around the caller's callbacks; a nil function is not called.

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// This file holds what tells callbacks apart by name: the hook for those that are slow,
-// regions for runtime/trace, and labels for profiles. With none of it asked for, a
-// callback costs two comparisons and an atomic load more. Only what the caller gave is
-// observed, and not what of ours leads to it: a schedule's run, an executor's call, Next.
+// This file holds what observes callbacks by name: the hook for slow ones, and the one that package
+// wheeldebug uses for labels. It sets the observer of the executor, which also writes the regions of
+// execution traces. Without an observer a callback costs a comparison and an atomic load more. Only
+// the caller's functions are observed, and not ours that lead to them, such as a schedule's run.
 
-// SlowCallback tells of a callback that took longer than the limit of WithSlowCallback.
+// SlowCallback describes a callback that took longer than the limit of WithSlowCallback.
 type SlowCallback struct {
-	// Name is the name of the function, as package runtime has it: that of a function
-	// literal is the enclosing function's with a number, such as main.serve.func1.
+	// Name is the name of the function, as package runtime has it. A function
+	// literal has the name of the enclosing function with a number, such as main.serve.func1.
 	Name string
 
 	// Waited says that the executor of WithExecutor was given the callback and had not
@@ -25,8 +25,8 @@ type SlowCallback struct {
 	// was to take it, held up the driver, and with it every other timer of the wheel.
 	Alone bool
 
-	// For is how long so far, Over whether that is over: a slow callback is reported
-	// twice, when it has reached the limit and when it returns, one that is stuck once.
+	// For is how long so far, and Over says whether that is over. A slow callback is reported
+	// twice, when it reaches the limit and when it returns; one that is stuck, once.
 	// One that waited is reported when it begins.
 	For  time.Duration
 	Over bool
