@@ -25,8 +25,8 @@ import (
 //     next, and set the alarm for the earliest.
 //
 // So at least one of the two sees what the other has stored. If the driver looked at the shards
-// first, both could see nothing. A caller that meets the
-// driver halfway finds armed unset, waits for alarm.mu, and compares again.
+// first, both could see nothing. A caller that meets the driver halfway finds armed unset, waits
+// for alarm.mu, and compares again.
 //
 // While a driver is at work armed is awake, which is earlier than every tick:
 // callers leave the alarm alone, as the driver looks again before it leaves. The same holds before

@@ -31,8 +31,8 @@ func newPreciseBell(d time.Duration, ring func()) bell {
 	if isWallOnly(time.Now()) {
 		return nil
 	}
-	const monotonic = 1
-	fd, _, errno := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, monotonic, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	const monotonic, flags = 1, syscall.O_NONBLOCK | syscall.O_CLOEXEC
+	fd, _, errno := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, monotonic, flags, 0)
 	if errno != 0 {
 		return nil
 	}

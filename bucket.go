@@ -89,7 +89,7 @@ func (b *bucket) preload(timers int) {
 			root := &b.lists[i].root
 			up[i], down[i] = up[i].next, down[i].prev
 			if up[i] != root {
-				up[i].timer().word.Load() // the link is at one end of a Timer, the word at the other
+				up[i].timer().word.Load() // the word is at the other end of a Timer
 			}
 			if down[i] != root {
 				down[i].timer().word.Load()

@@ -6,10 +6,10 @@ import (
 )
 
 // This file holds timers that send the time on a channel. The driver sends itself, without a
-// goroutine, under the lock of the timer's shard, in the same hold in which it claims the timer. Stop
-// and Reset take that lock to end the arming and to take back what was sent. So nothing stale is
-// sent after they have returned. With the claim and the send apart, Stop could find the timer fired
-// and the channel empty, and the stale value would come after it. The channel has room for
+// goroutine, under the lock of the timer's shard, in the same hold in which it claims the timer.
+// Stop and Reset take that lock to end the arming and to take back what was sent. So nothing stale
+// is sent after they have returned. With the claim and the send apart, Stop could find the timer
+// fired and the channel empty, and the stale value would come after it. The channel has room for
 // one value, and a send that finds it full is left out, so sending never blocks.
 //
 // A channel does not end with its wheel, or a receiver would wait for ever: from then on
@@ -19,7 +19,7 @@ import (
 var sending = newKind(behaviour{
 	name:  "a channel",
 	due:   (*shard).sendLocked,
-	inert: true, // for who gets the Timer from Drain; the channel's Stop and Reset arm it themselves
+	inert: true, // the channel's own Stop and Reset arm it
 	ring:  ringChannel,
 })
 
@@ -43,8 +43,8 @@ type ChanTimer struct {
 // sending; Stop and Reset go on as before.
 //
 // As with time.NewTimer since Go 1.23, no value from before a Stop or Reset is received after it.
-// There are two differences, which only package time can avoid. The wheel holds a pending timer, and
-// what waits for it, until it fires or is stopped, even if the program has dropped it. And the
+// There are two differences, which only package time can avoid. The wheel holds a pending timer,
+// and what waits for it, until it fires or is stopped, even if the program has dropped it. And the
 // channel has room for one value, which len and cap show.
 //
 // Cost: that of AfterFunc, with three allocations of 216 bytes together. It fires without a

@@ -69,8 +69,8 @@ func TestNewKind(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				tw := New(x.opts()...)
 				start := time.Now()
-				short, long, stopped := tw.newCloser(time.Second), tw.newCloser(time.Hour), tw.newCloser(time.Second)
-				atOnce := tw.newCloser(0)
+				short, long := tw.newCloser(time.Second), tw.newCloser(time.Hour)
+				stopped, atOnce := tw.newCloser(time.Second), tw.newCloser(0)
 				<-atOnce.c
 				require.Zero(t, time.Since(start))
 				require.True(t, stopped.stop())
@@ -124,7 +124,9 @@ func TestNewKindIsHandedBack(t *testing.T) {
 		require.Same(t, &c.timer, unfired[0].Timer)
 		require.False(t, unfired[0].Timer.Stop(), "inert")
 		require.False(t, unfired[0].Timer.Reset(0), "inert")
-		require.PanicsWithValue(t, "timingwheel: Init of a Timer that is part of a closer", func() { New().Init(&c.timer, func() {}) })
+		require.PanicsWithValue(t, "timingwheel: Init of a Timer that is part of a closer", func() {
+			New().Init(&c.timer, func() {})
+		})
 		unfired[0].F()
 		require.True(t, c.isClosed())
 		time.Sleep(2 * time.Hour) // package time does not close it again
@@ -133,9 +135,10 @@ func TestNewKindIsHandedBack(t *testing.T) {
 	})
 }
 
-// TestForgottenKind: a Timer of a kind that no one has defined is not taken for part of something else.
+// TestForgottenKind: a Timer of a kind that no one has defined is not taken for part of something
+// else.
 func TestForgottenKind(t *testing.T) {
-	const want = "timingwheel: a timer of the kind 200, which newKind did not make"
+	const want = "timingwheel: newKind did not make the kind of timer 200"
 	tw := New()
 	x := &Timer{}
 	now := tw.now()
@@ -155,8 +158,9 @@ func (tw *TimingWheel) sweepOnly(t *Timer) {
 }
 
 func TestIncompleteKind(t *testing.T) {
-	require.PanicsWithValue(t, "timingwheel: a kind of timer without a name", func() { newKind(behaviour{}) })
-	require.PanicsWithValue(t, "timingwheel: a stopped wheel would lose what is part of a thing", func() {
-		newKind(behaviour{name: "a thing", unlisted: true})
+	const want = "timingwheel: a stopped wheel would lose what is part of a thing"
+	require.PanicsWithValue(t, want, func() { newKind(behaviour{name: "a thing", unlisted: true}) })
+	require.PanicsWithValue(t, "timingwheel: a kind of timer without a name", func() {
+		newKind(behaviour{})
 	})
 }

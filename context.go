@@ -29,7 +29,9 @@ import (
 // context and a shard's. No parent is asked under them: that may be user code.
 
 // WithTimeout is WithDeadline with the time d from now.
-func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func (tw *TimingWheel) WithTimeout(
+	parent context.Context, d time.Duration,
+) (context.Context, context.CancelFunc) {
 	tw.check("WithTimeout")
 	return tw.newContext("WithTimeout", parent, tw.endAfter(d), false, nil)
 }
@@ -60,7 +62,9 @@ func (tw *TimingWheel) WithTimeout(parent context.Context, d time.Duration) (con
 // Cost: one clock reading, one mutex, two allocations of 176 bytes together;
 // cancelling it, two mutexes. The first call of Done makes six allocations over a parent
 // that cannot end, seven over one of this package, nine over one of package context's.
-func (tw *TimingWheel) WithDeadline(parent context.Context, at time.Time) (context.Context, context.CancelFunc) {
+func (tw *TimingWheel) WithDeadline(
+	parent context.Context, at time.Time,
+) (context.Context, context.CancelFunc) {
 	tw.check("WithDeadline")
 	return tw.newContext("WithDeadline", parent, tw.endAt(at), false, nil)
 }
@@ -68,7 +72,9 @@ func (tw *TimingWheel) WithDeadline(parent context.Context, at time.Time) (conte
 // WithTimeoutCause is WithTimeout, and sets the cause of the context, which context.Cause
 // returns, when the timeout expires. The CancelFunc does not set it. Cost: that of
 // WithTimeout and four allocations more, about as much as with package context.
-func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration, cause error) (context.Context, context.CancelFunc) {
+func (tw *TimingWheel) WithTimeoutCause(
+	parent context.Context, d time.Duration, cause error,
+) (context.Context, context.CancelFunc) {
 	tw.check("WithTimeoutCause")
 	return tw.newContext("WithTimeoutCause", parent, tw.endAfter(d), true, cause)
 }
@@ -76,7 +82,9 @@ func (tw *TimingWheel) WithTimeoutCause(parent context.Context, d time.Duration,
 // WithDeadlineCause is WithDeadline, and sets the cause of the context, which context.Cause
 // returns, when the deadline has come. The CancelFunc does not set it. Cost: that of
 // WithTimeoutCause.
-func (tw *TimingWheel) WithDeadlineCause(parent context.Context, at time.Time, cause error) (context.Context, context.CancelFunc) {
+func (tw *TimingWheel) WithDeadlineCause(
+	parent context.Context, at time.Time, cause error,
+) (context.Context, context.CancelFunc) {
 	tw.check("WithDeadlineCause")
 	return tw.newContext("WithDeadlineCause", parent, tw.endAt(at), true, cause)
 }
@@ -89,7 +97,8 @@ var expiring = newKind(behaviour{
 	unlisted: true,
 })
 
-// timeOutLocked claims the timer of a context, which is due by this word, and has a goroutine end it.
+// timeOutLocked claims the timer of a context, which is due by this word, and has a goroutine end
+// it.
 func (s *shard) timeOutLocked(t *Timer, word uint64, _ int64) {
 	if _, ok := s.claimLocked(t, word, makeWord(idle, 0)); ok {
 		s.engine.driver.claim(t.context().expire)
@@ -117,7 +126,9 @@ func (tw *TimingWheel) endAt(at time.Time) end {
 	return end{at: at, deadline: deadlineAfter(now, d), now: now}
 }
 
-func (tw *TimingWheel) newContext(what string, parent context.Context, e end, keeps bool, cause error) (context.Context, context.CancelFunc) {
+func (tw *TimingWheel) newContext(
+	what string, parent context.Context, e end, keeps bool, cause error,
+) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		panic("timingwheel: " + what + " with a nil parent")
 	}
@@ -149,7 +160,7 @@ type deadlineContext struct {
 	open   chan struct{} // of the wheel: see source.Done
 
 	err    atomic.Value           // stored once, under mu, before the inner context ends
-	source atomic.Pointer[source] // stored once, under mu, by the first Done; ended if err was first
+	source atomic.Pointer[source] // stored once, under mu, by the first Done: see makeSource
 
 	mu          sync.Mutex
 	propagating bool                          // the parent knows c, or is about to
@@ -160,7 +171,7 @@ type deadlineContext struct {
 // context returns what a Timer that is expiring is part of.
 func (t *Timer) context() *deadlineContext { return (*deadlineContext)(unsafe.Pointer(t)) }
 
-var _ = [1]struct{}{}[unsafe.Offsetof(deadlineContext{}.timer)] // out of range if it is not the first
+var _ = [1]struct{}{}[unsafe.Offsetof(deadlineContext{}.timer)] // fails if not the first
 
 // contextKey is the key under which a deadlineContext is its own value.
 type contextKey struct{}

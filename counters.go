@@ -7,8 +7,8 @@ import (
 )
 
 // This file holds what the engine counts and measures. Each shard counts under its own lock, which
-// the goroutine that counts holds anyway, so counting costs an addition. An extension, which takes no
-// lock, is counted when a flush finds it.
+// the goroutine that counts holds anyway, so counting costs an addition. An extension, which takes
+// no lock, is counted when a flush finds it.
 
 // counters are a shard's part of Stats.
 type counters struct {

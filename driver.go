@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// This file holds the driver: which shard has its turn, for how long, and when the driver rests. What
-// it does in a shard is in flush.go. Nothing here needs a lock but the alarm's state.
+// This file holds the driver: which shard has its turn, for how long, and when the driver rests.
+// What it does in a shard is in flush.go. Nothing here needs a lock but the alarm's state.
 
 // A driver is the goroutine that the alarm has started, and what it keeps for itself. One at a time
 // is at work.

@@ -27,9 +27,9 @@ import (
 // Each lock is held for a bounded number of timers at a time, and none while user code runs:
 // callbacks, executors, Schedulers and panic handlers may call anything of the wheel. The alarm is
 // set under the lock of a shard and its own, and a caller's timer that is due at once gets its
-// goroutine under that of its shard; neither blocks. Only Timer.extend and Timer.keep change a timer
-// without a lock. Callers never wait for the driver, only for a lock. Init of a timer from another
-// wheel takes the lock of the shard that the timer leaves, and no other.
+// goroutine under that of its shard; neither blocks. Only Timer.extend and Timer.keep change a
+// timer without a lock. Callers never wait for the driver, only for a lock. Init of a timer from
+// another wheel takes the lock of the shard that the timer leaves, and no other.
 
 // An engine is what is under a TimingWheel: it files timers, wakes up in time, and fires them. It
 // does not know what they are part of (see kind.go), nor the TimingWheel.

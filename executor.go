@@ -50,7 +50,7 @@ const (
 // named is the callback, for its name alone: the function to call is f.
 type observer struct {
 	callback func(named, f func())                     // calls f, where callbacks run
-	driver   func(named, f func())                     // calls f, which holds up the driver meanwhile
+	driver   func(named, f func())                     // calls f, which holds up the driver
 	waited   func(named func(), waiting time.Duration) // a custom executor has begun the callback
 }
 

@@ -99,7 +99,9 @@ func (s *shard) nextLocked(b *bucket) *Timer {
 // drainPiece reinserts some timers of the opened bucket that expires first.
 func (s *shard) drainPiece(most int) {
 	s.lock()
-	b := slices.MinFunc(s.draining, func(a, b *bucket) int { return cmp.Compare(a.attention, b.attention) })
+	b := slices.MinFunc(s.draining, func(a, b *bucket) int {
+		return cmp.Compare(a.attention, b.attention)
+	})
 	s.preloaded = nil
 	// A round may have emptied the bucket meanwhile; it may even be in use again.
 	for n := 0; b.opened && !b.empty() && n < most && !s.engine.stopped.Load(); n++ {
@@ -145,10 +147,10 @@ func (s *shard) nextBusyLocked() *bucket {
 	}
 }
 
-// flushTimer handles t, under the lock, which it may release on the way. t is in the bucket from, or
-// the front of batch if from is nil. It fires if its deadline is not after the instant upTo.
-// Otherwise it is placed anew: reinserted in a finer wheel, or, if it was extended, where it belongs
-// now. If a caller extends it meanwhile it may stay for another try.
+// flushTimer handles t, under the lock, which it may release on the way. t is in the bucket from,
+// or the front of batch if from is nil. It fires if its deadline is not after the instant upTo.
+// Otherwise it is placed anew: reinserted in a finer wheel, or, if it was extended, where it
+// belongs now. If a caller extends it meanwhile it may stay for another try.
 func (s *shard) flushTimer(t *Timer, from *bucket, upTo int64) {
 	word := t.word.Load()
 	switch deadline := deadlineOf(word); {
@@ -187,8 +189,9 @@ func (s *shard) countMoveLocked(from *bucket, deadline int64) {
 	}
 }
 
-// takeLocked takes t, which is due by this word, out of its list and gives it another word. It returns
-// false, and leaves t where it is, if t has been extended since: the driver looks at it again.
+// takeLocked takes t, which is due by this word, out of its list and gives it another word. It
+// returns false, and leaves t where it is, if t has been extended since: the driver looks at it
+// again.
 func (s *shard) takeLocked(t *Timer, word, to uint64) bool {
 	_ = pause("claiming")
 	if !t.word.CompareAndSwap(word, to) {
@@ -212,8 +215,8 @@ func (s *shard) claimLocked(t *Timer, word, to uint64) (timed int64, ok bool) {
 	return s.sampleLocked(deadlineOf(word)), true
 }
 
-// fireLocked claims a timer that is due by this word, and hands over its callback. It may release the
-// lock on the way.
+// fireLocked claims a timer that is due by this word, and hands over its callback. It may release
+// the lock on the way.
 func (s *shard) fireLocked(t *Timer, word uint64) {
 	f := t.f // read before the word says idle: from then on Init may change it
 	if timed, ok := s.claimLocked(t, word, makeWord(idle, 0)); ok {
@@ -230,11 +233,11 @@ func (s *shard) lock() {
 // unlock ends a hold of the driver's and starts the goroutines of the timers that
 // it has claimed meanwhile.
 //
-// They are started here and not as they are claimed, as that takes ten times as
-// long as all else. So the lock is free most of the time, and a caller gets it
-// without having to wait for a wake-up. A claimed timer has fired: no one can tell it from one whose
-// goroutine the scheduler begins a little later. None is forgotten if the wheel is stopped: the
-// driver releases the lock only here, and Shutdown waits for the driver.
+// They are started here and not as they are claimed, as that takes ten times as long as all else.
+// So the lock is free most of the time, and a caller gets it without having to wait for a wake-up.
+// A claimed timer has fired: no one can tell it from one whose goroutine the scheduler begins a
+// little later. None is forgotten if the wheel is stopped: the driver releases the lock only here,
+// and Shutdown waits for the driver.
 func (s *shard) unlock() {
 	s.mu.Unlock()
 	d := &s.engine.driver

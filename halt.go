@@ -7,8 +7,9 @@ import (
 
 // This file holds what becomes of pending timers when their wheel is stopped: they are dropped, or
 // handed back, or package time takes them over. A callback that is dropped harms no one, but a
-// goroutine that waits for a channel or a context would wait for ever, and a connection would go
-// unguarded. So the kinds that have a ring outlive their wheel: a relay takes the place of the timer.
+// goroutine that waits for a channel or a context would wait forever, and a connection would go
+// unguarded. So the kinds that have a ring outlive their wheel: a relay takes the place of the
+// timer. The lock of each shard guards what is here.
 
 // Unfired is a timer that was pending when its wheel was stopped.
 type Unfired struct {
@@ -81,9 +82,10 @@ func (s *shard) anyPendingLocked() *Timer {
 }
 
 // A relay is one arming of a Timer whose wheel has been stopped, due by package time. The shard's
-// lock guards it as it guards armings: Stop and Reset end it under that lock, and a relay that rings
-// looks there whether it is still the Timer's. The Timer itself is idle meanwhile, so its links are
-// free, and one of them refers to the relay: a map in the shard would keep it, and its Timer.
+// lock guards it as it guards armings: Stop and Reset end it under that lock, and a relay that
+// rings looks there whether it is still the Timer's. The Timer itself is idle meanwhile, so its
+// links are free, and one of them refers to the relay: a map in the shard would keep it, and its
+// Timer.
 type relay struct {
 	link     // what the Timer's refers to; otherwise not in use. The first field: see Timer.relay
 	timer    *Timer
@@ -105,13 +107,14 @@ func (t *Timer) mayHaveRelay() bool {
 	return k.ring != nil && !k.inert
 }
 
-// rearmOutlivingLocked arms t, whose wheel has been stopped, if it outlives that. It reports whether t
-// was armed before.
+// rearmOutlivingLocked arms t, whose wheel has been stopped, if it outlives that. It reports
+// whether t was armed before.
 func (s *shard) rearmOutlivingLocked(t *Timer, deadline, now int64) (wasArmed bool) {
 	if t.kind.behaviour().ring == nil {
 		return false
 	}
-	if _, wasArmed = t.disarm(idle); wasArmed { // the sweep has not come to it, and shall not with the old deadline
+	if _, wasArmed = t.disarm(idle); wasArmed {
+		// The sweep of halt has not come to it, and must not take it with the old deadline.
 		t.unlink()
 		s.count.dropped++
 	} else {
@@ -121,8 +124,8 @@ func (s *shard) rearmOutlivingLocked(t *Timer, deadline, now int64) (wasArmed bo
 	return wasArmed
 }
 
-// relayLocked arms t, which is idle and has no relay, with a relay. As the wheel does, it rounds up to
-// the tick what is due after the instant now. For the next tick of a Ticker that is the instant
+// relayLocked arms t, which is idle and has no relay, with a relay. As the wheel does, it rounds up
+// to the tick what is due after the instant now. For the next tick of a Ticker that is the instant
 // at which the present tick began, so a period below the tick does not keep the processor busy.
 func (s *shard) relayLocked(t *Timer, deadline, now int64) *relay {
 	r := &relay{timer: t, deadline: deadline}
@@ -151,8 +154,8 @@ func (s *shard) stopRelayLocked(t *Timer) bool {
 	return true
 }
 
-// ring is called by package time when r is due, and is what Drain hands back. It does nothing if r has
-// been stopped, replaced or rung meanwhile: it is one outcome for the two of them.
+// ring is called by package time when r is due, and is what Drain hands back. It does nothing if r
+// has been stopped, replaced or rung meanwhile: it is one outcome for the two of them.
 func (r *relay) ring() {
 	t := r.timer
 	s := t.shard

@@ -68,15 +68,16 @@ func TestStoppedOnAStoppedWheelIsNotKept(t *testing.T) {
 					require.False(t, gone.Load())
 					require.Equal(t, name != "never", stop())
 				}()
-				require.Eventually(t, func() bool { runtime.GC(); return gone.Load() }, 10*time.Second, time.Millisecond)
+				collected := func() bool { runtime.GC(); return gone.Load() }
+				require.Eventually(t, collected, 10*time.Second, time.Millisecond)
 				runtime.KeepAlive(tw)
 			})
 		}
 	}
 }
 
-// TestOutlivingHammer: also while the wheel is being stopped, and afterwards, each arming of a timer that
-// outlives its wheel has one outcome: it is replaced, stopped, or fires.
+// TestOutlivingHammer: also while the wheel is being stopped, and afterwards, each arming of a
+// timer that outlives its wheel has one outcome: it is replaced, stopped, or fires.
 func TestOutlivingHammer(t *testing.T) {
 	rounds := 200
 	if testing.Short() {
@@ -85,14 +86,14 @@ func TestOutlivingHammer(t *testing.T) {
 	for range rounds {
 		tw := New(WithTick(100 * time.Microsecond))
 		var armed, replaced, stopped, fired atomic.Int64
-		var all sync.WaitGroup
+		var busy sync.WaitGroup
 		timers := make([]*Timer, 8)
 		for i := range timers {
 			timers[i] = outlivingTimer(tw, func() { fired.Add(1) })
 		}
 		for range 2 * len(timers) { // two at each
 			x := timers[rand.IntN(len(timers))]
-			all.Go(func() {
+			busy.Go(func() {
 				for range 50 {
 					armed.Add(1)
 					if x.Reset(time.Duration(rand.IntN(400)) * time.Microsecond) {
@@ -107,19 +108,19 @@ func TestOutlivingHammer(t *testing.T) {
 				}
 			})
 		}
-		all.Go(func() {
+		busy.Go(func() {
 			time.Sleep(time.Duration(rand.IntN(1000)) * time.Microsecond)
 			tw.Stop()
 		})
-		all.Wait()
+		busy.Wait()
 		for _, x := range timers {
 			if x.Stop() {
 				stopped.Add(1)
 			}
 		}
 		outcomes := func() int64 { return replaced.Load() + stopped.Load() + fired.Load() }
-		require.Eventually(t, func() bool { return outcomes() == armed.Load() }, 10*time.Second, time.Millisecond,
-			"%d armed, %d outcomes", armed.Load(), outcomes())
+		all := func() bool { return outcomes() == armed.Load() }
+		require.Eventually(t, all, 10*time.Second, time.Millisecond)
 		require.Zero(t, tw.Len())
 		require.NoError(t, tw.Shutdown(t.Context()))
 		require.Equal(t, armed.Load(), outcomes())

@@ -13,7 +13,9 @@ import (
 // must not slow the wheel.
 
 func init() {
-	inside.Hooks.Picture = func(tw any, c inside.Count) inside.Picture { return tw.(*TimingWheel).picture(c) }
+	inside.Hooks.Picture = func(wheel any, c inside.Count) inside.Picture {
+		return wheel.(*TimingWheel).picture(c)
+	}
 	inside.Hooks.Outlive = func(timer any) { timer.(*Timer).kind = outliving }
 	inside.Hooks.Around = func(call func(name string, f func())) any {
 		return Option(func(c *config) { c.around = call })
@@ -27,10 +29,12 @@ var outliving = newKind(behaviour{
 	unlisted: true,
 })
 
+var executorNames = [...]string{goroutine: "goroutine", inline: "inline", custom: "custom"}
+
 func (tw *TimingWheel) picture(c inside.Count) inside.Picture {
 	p := inside.Picture{
 		At:       time.Duration(tw.now()),
-		Executor: [...]string{goroutine: "goroutine", inline: "inline", custom: "custom"}[tw.executor.mode],
+		Executor: executorNames[tw.executor.mode],
 		Started:  tw.started.Load(),
 		Stopped:  tw.stopped.Load(),
 		Alarm:    inside.Unset,
@@ -52,15 +56,21 @@ func (tw *TimingWheel) picture(c inside.Count) inside.Picture {
 		for _, b := range s.queue.buckets { // at most as many as slots, and only a few words each
 			if !b.empty() {
 				p.Queued++
-				p.Queue = append(p.Queue, inside.Bucket{Level: int(b.level), Shard: i, Attention: tw.duration(b.attention)})
+				at := tw.duration(b.attention)
+				head := inside.Bucket{Level: int(b.level), Shard: i, Attention: at}
+				p.Queue = append(p.Queue, head)
 			}
 		}
 		s.mu.Unlock()
 	}
-	slices.SortFunc(p.Queue, func(a, b inside.Bucket) int { return cmp.Compare(a.Attention, b.Attention) })
+	slices.SortFunc(p.Queue, func(a, b inside.Bucket) int {
+		return cmp.Compare(a.Attention, b.Attention)
+	})
 	p.Queue = p.Queue[:min(len(p.Queue), inside.QueueHead)]
 	for _, l := range p.Levels {
-		slices.SortFunc(l.Slots, func(a, b inside.Slot) int { return cmp.Compare(a.Expiration, b.Expiration) })
+		slices.SortFunc(l.Slots, func(a, b inside.Slot) int {
+			return cmp.Compare(a.Expiration, b.Expiration)
+		})
 	}
 	a := &tw.alarm
 	a.mu.Lock()
@@ -100,7 +110,9 @@ func (h *hold) count(l *list, limit int) (n int) {
 }
 
 // addLevel returns how many timers it has counted in the slots of c.Turn.
-func (h *hold) addLevel(level *inside.Level, slots map[time.Duration]int, w *wheel, c inside.Count) (inTurn int) {
+func (h *hold) addLevel(
+	level *inside.Level, slots map[time.Duration]int, w *wheel, c inside.Count,
+) (inTurn int) {
 	e := h.s.engine
 	level.Size = max(level.Size, len(w.buckets))
 	for i := range w.buckets {
@@ -119,7 +131,8 @@ func (h *hold) addLevel(level *inside.Level, slots map[time.Duration]int, w *whe
 		if !ok {
 			at = len(level.Slots)
 			slots[expiration] = at
-			level.Slots = append(level.Slots, inside.Slot{Index: i, Expiration: expiration, Deep: deep})
+			slot := inside.Slot{Index: i, Expiration: expiration, Deep: deep}
+			level.Slots = append(level.Slots, slot)
 		}
 		slot := &level.Slots[at]
 		slot.Timers += n

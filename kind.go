@@ -3,9 +3,9 @@ package timingwheel
 import "strconv"
 
 // This file is the seam between the engine and the features. A Timer may be part of something: of a
-// schedule, a channel, a context, an entry of a Map. Its kind says of what, and the behaviour of the
-// kind says what the engine does with it where that differs from a plain Timer. Each feature defines
-// its kinds in its own file by newKind, and the engine names none of them but plain.
+// schedule, a channel, a context, an entry of a Map. Its kind says of what, and the behaviour of
+// the kind says what the engine does with it where that differs from a plain Timer. Each feature
+// defines its kinds in its own file by newKind, and the engine names none of them but plain.
 //
 // A Timer is always the first field of what it is part of, so the address of the one is the address
 // of the other. Only functions of a kind's behaviour may convert it, as they see no other Timers.
@@ -20,38 +20,41 @@ const plain kind = 0
 // kinds has the behaviour of each kind. It does not change once the package is initialised.
 var kinds = []behaviour{plain: {name: "nothing", alone: true}}
 
-// A behaviour is what the engine does with the Timers of a kind. What it leaves out is done as with a
-// plain Timer.
+// A behaviour is what the engine does with the Timers of a kind. What it leaves out is done as with
+// a plain Timer.
 type behaviour struct {
 	name string // of what the Timer is part of, with its article: required
 
-	// due is called by the driver, under the lock of s, when the deadline of t has come by word, which
-	// was read in the same hold. It claims t (see claimLocked) and does what is to be done; or it
-	// gives t a later deadline (see takeLocked). It may release the lock on the way, by s.unlock and
-	// s.lock, and must hold none while user code runs. now is the instant that the driver has got to.
-	// If due is nil the callback of t, which must not be nil, is handed to the executor.
+	// due is called by the driver, under the lock of s, when the deadline of t has come by word,
+	// which was read in the same hold. It claims t (see claimLocked) and does what is to be done;
+	// or it gives t a later deadline (see takeLocked). It may release the lock on the way, by
+	// s.unlock and s.lock, and must hold none while user code runs. now is the instant that the
+	// driver has got to. If due is nil the callback of t, which must not be nil, is handed to the
+	// executor.
 	due func(s *shard, t *Timer, word uint64, now int64)
 
 	// stopped is the state that a pending Timer has after its Stop: idle, or ended for good.
 	stopped state
 
-	// inert says that Timer.Stop and Timer.Reset do nothing to a Timer that is not pending: what it is
-	// part of has ended, or has a Stop and a Reset of its own.
+	// inert says that Timer.Stop and Timer.Reset do nothing to a Timer that is not pending: what it
+	// is part of has ended, or has a Stop and a Reset of its own.
 	inert bool
 
 	// The rest is about a stopped wheel.
 
-	// ring is called, under the lock of s, by package time at the deadline of t, if that was armed on
-	// a wheel that has been stopped, before or after it was armed (see relay). It returns what is to be
-	// called after the lock has been released, or nil. A kind without it ends with its wheel.
+	// ring is called, under the lock of s, by package time at the deadline of t, if that was armed
+	// on a wheel that has been stopped, before or after it was armed (see relay). It returns what
+	// is to be called after the lock has been released, or nil. A kind without it ends with its
+	// wheel.
 	ring func(s *shard, t *Timer, deadline int64) (call func())
 
 	// unfired changes what Drain hands back for t, which was pending with this word. It is called
-	// under the lock. It is given the Timer's own deadline and callback, or if the kind has a ring, a
-	// callback that rings now.
+	// under the lock. It is given the Timer's own deadline and callback, or if the kind has a ring,
+	// a callback that rings now.
 	unfired func(t *Timer, word uint64, u *Unfired)
 
-	// unlisted says that Drain does not hand the Timers back. That takes a ring, or they would be lost.
+	// unlisted says that Drain does not hand the Timers back. That takes a ring, or they would be
+	// lost.
 	unlisted bool
 
 	// dropped is called without a lock once t, which was pending, has been dropped or handed back.
@@ -78,7 +81,7 @@ func newKind(b behaviour) kind {
 // behaviour panics if newKind did not make k: a Timer must not be taken for part of something else.
 func (k kind) behaviour() *behaviour {
 	if int(k) >= len(kinds) {
-		panic("timingwheel: a timer of the kind " + strconv.Itoa(int(k)) + ", which newKind did not make")
+		panic("timingwheel: newKind did not make the kind of timer " + strconv.Itoa(int(k)))
 	}
 	return &kinds[k]
 }

@@ -37,7 +37,8 @@ import (
 // Delete returns it; a later Set of the same key returns it; Drain hands it back; or the wheel is
 // stopped, which drops what the Map holds, or hands it back through the wheel's own Drain. From
 // that moment on the key is gone, though the callback may not have begun. If Touch reports true,
-// the value does not expire before the time that the call asked for, unless Reset or Expire says so.
+// the value does not expire before the time that the call asked for, unless Reset or Expire says
+// so.
 //
 // A value expires no earlier than its time, and later by at most a tick and what the platform
 // takes to wake up. Until then it is there. On a stopped wheel a Map is empty, and stays so.
@@ -226,7 +227,8 @@ func (m *Map[K, V]) Drain() []MapEntry[K, V] {
 			some = w.next(some[:0])
 			for _, e := range some {
 				if word, was := e.end(); was {
-					left = append(left, MapEntry[K, V]{e.key, e.value, m.tw.instant(deadlineOf(word))})
+					deadline := m.tw.instant(deadlineOf(word))
+					left = append(left, MapEntry[K, V]{e.key, e.value, deadline})
 				}
 				m.take(&e.keyedTimer)
 			}
@@ -288,8 +290,8 @@ var keyed = newKind(behaviour{
 	dropped: func(t *Timer) { k := t.keyed(); k.owner.take(k) },
 })
 
-// expireLocked claims the timer of an entry, which is due by this word, and hands over its callback,
-// releasing the lock on the way.
+// expireLocked claims the timer of an entry, which is due by this word, and hands over its
+// callback, releasing the lock on the way.
 func (s *shard) expireLocked(t *Timer, word uint64, _ int64) {
 	timed, ok := s.claimLocked(t, word, makeWord(idle, 0))
 	if !ok {
@@ -354,9 +356,11 @@ func (m *Map[K, V]) newEntry(hash uint64, key K, value V) *entry[K, V] {
 // putAndUnlock arms e and puts it where at leads, in place of an entry that has ended or at the end
 // of the chain. It releases the lock of s.
 //
-// The entry is armed before it can be found, as a reader that finds one that is not pending takes it
-// for one that has ended. If it fires first, its callback waits for the lock to take it out.
-func (m *Map[K, V]) putAndUnlock(s *mapShard[K, V], at *chain[K, V], e *entry[K, V], deadline, now int64) {
+// The entry is armed before it can be found, as a reader that finds one that is not pending takes
+// it for one that has ended. If it fires first, its callback waits for the lock to take it out.
+func (m *Map[K, V]) putAndUnlock(
+	s *mapShard[K, V], at *chain[K, V], e *entry[K, V], deadline, now int64,
+) {
 	full := false
 	if !m.stopped.Load() { // under the lock, or e could slip in behind Drain
 		m.tw.armNew(&e.timer, keyed, pending, deadline, now)
@@ -373,8 +377,8 @@ func (m *Map[K, V]) putAndUnlock(s *mapShard[K, V], at *chain[K, V], e *entry[K,
 	}
 }
 
-// remove takes the entry of the key out of the table, once end has ended it. It returns nil if there is
-// none.
+// remove takes the entry of the key out of the table, once end has ended it. It returns nil if
+// there is none.
 func (m *Map[K, V]) remove(what string, key K, end func(*entry[K, V]) bool) *entry[K, V] {
 	s, hash := m.home(what, key)
 	s.mu.Lock()
@@ -388,9 +392,9 @@ func (m *Map[K, V]) remove(what string, key K, end func(*entry[K, V]) bool) *ent
 	return e
 }
 
-// bringForward ends e and arms a copy of it that is due now. The copy is in no table: a Touch that has
-// found e cannot put it off. Both happen in one hold of the lock of their shard, or neither does: so
-// the sweep of a stopped wheel finds one of the two.
+// bringForward ends e and arms a copy of it that is due now. The copy is in no table: a Touch that
+// has found e cannot put it off. Both happen in one hold of the lock of their shard, or neither
+// does: so the sweep of a stopped wheel finds one of the two.
 func (m *Map[K, V]) bringForward(e *entry[K, V]) bool {
 	if m.expired == nil {
 		return e.timer.Stop()

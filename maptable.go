@@ -113,7 +113,8 @@ func (s *mapShard[K, V]) find(hash uint64, key K) (e *entry[K, V], sure bool) {
 // sure says that a reader who read moves before, and found nothing as far as the last entry of the
 // chain, has missed nothing.
 func (s *mapShard[K, V]) sure(moves uint32, last *entry[K, V]) bool {
-	return (last == nil || isPending(last.timer.word.Load())) && moves%2 == 0 && s.moves.Load() == moves
+	return (last == nil || isPending(last.timer.word.Load())) &&
+		moves%2 == 0 && s.moves.Load() == moves
 }
 
 // lookUp returns the entry of a key if act reports that it has done with it what was to be done,
@@ -190,8 +191,8 @@ func (s *mapShard[K, V]) dropLocked(e *entry[K, V]) {
 }
 
 // splitLocked moves half of the entries of a bucket to a new one, if there are more entries than
-// buckets. It reports whether that takes another segment, but to one caller only, as each would make
-// one as large as the whole table; to all once that caller is so late that chains get long.
+// buckets. It reports whether that takes another segment, but to one caller only, as each would
+// make one as large as the whole table; to all once that caller is so late that chains get long.
 func (s *mapShard[K, V]) splitLocked() (full bool) {
 	n := s.buckets.Load()
 	if s.n <= int(n) || segmentOf(n) >= maxSegments {
@@ -260,9 +261,9 @@ func (s *mapShard[K, V]) putSegment(i int, segment *[]chain[K, V]) {
 }
 
 // A walk goes over all entries of a shard, some at a time, while others come and go. It goes by
-// classes: those entries whose hashes agree in as many low bits as the buckets have in common. All of
-// a class are met in one hold of the lock, in whichever buckets they are by then; so none is met twice
-// or missed because a bucket was split or merged.
+// classes: those entries whose hashes agree in as many low bits as the buckets have in common. All
+// of a class are met in one hold of the lock, in whichever buckets they are by then; so none is met
+// twice or missed because a bucket was split or merged.
 //
 // The classes are in the order of their bits reversed. So the rest of the walk is as well a walk of
 // classes with more bits, or with less, and no hold takes longer because the table has grown.

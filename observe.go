@@ -6,9 +6,10 @@ import (
 )
 
 // This file holds what observes callbacks by name: the hook for slow ones, and the one that package
-// wheeldebug uses for labels. It sets the observer of the executor, which also writes the regions of
-// execution traces. Without an observer a callback costs a comparison and an atomic load more. Only
-// the caller's functions are observed, and not ours that lead to them, such as a schedule's run.
+// wheeldebug uses for labels. It sets the observer of the executor, which also writes the regions
+// of execution traces. Without an observer a callback costs a comparison and an atomic load more.
+// Only the caller's functions are observed, and not ours that lead to them, such as a schedule's
+// run.
 
 // SlowCallback describes a callback that took longer than the limit of WithSlowCallback.
 type SlowCallback struct {
@@ -131,7 +132,8 @@ func (w *slowWatch) ring() {
 }
 
 func (w *slowWatch) report(c *slowCall, over bool) {
-	w.hook(SlowCallback{Name: nameOf(c.named), Alone: c.alone, For: time.Since(c.began), Over: over})
+	lasts := time.Since(c.began)
+	w.hook(SlowCallback{Name: nameOf(c.named), Alone: c.alone, For: lasts, Over: over})
 }
 
 func (w *slowWatch) armLocked(d time.Duration) {

@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+// This file holds the options of New and the config that they set.
+
 const (
 	defaultTick = time.Millisecond
 
@@ -26,8 +28,8 @@ type config struct {
 }
 
 // WithTick sets the duration of one slot of the lowest wheel, by default a
-// millisecond. Deadlines round up to it, so it is the most that rounding adds
-// to a timer's lateness, and the driver wakes at most once per tick.
+// millisecond. Deadlines round up to it, which adds at most one tick
+// to a timer's lateness. The driver wakes at most once per tick.
 func WithTick(d time.Duration) Option {
 	mustBeTick("WithTick", d)
 	return func(c *config) { c.tick = d }
@@ -59,11 +61,11 @@ func mustBeWheelSize(what string, n int64) {
 
 // WithExecutor hands callbacks to run instead of starting a goroutine for each:
 // a worker pool, an event loop, an errgroup. Only the driver calls run, one
-// callback at a time and never on the stack of AfterFunc or Reset, so a run
-// that blocks holds up every timer of the wheel. One that panics is treated like
-// a callback that panics, and as having dropped its argument. run should call
-// its argument once. If it drops it, the timer has fired all the same and its
-// callback never happens; Shutdown cannot know that and waits until its context
+// callback at a time and never on the stack of AfterFunc or Reset. So a run
+// that blocks holds up every timer of the wheel. A panic in run is treated like
+// a panic in the callback, which then counts as dropped. run should call
+// its argument once. If it drops the argument, the timer has fired all the same and its
+// callback never runs; Shutdown cannot know that and waits until its context
 // ends.
 func WithExecutor(run func(f func())) Option {
 	if run == nil {
@@ -79,19 +81,19 @@ func WithInline() Option {
 	return func(c *config) { c.setExecutor(inline) }
 }
 
-// WithPreciseWakeup wakes the driver on Linux some tens of microseconds after a tick
-// where package time takes most of a millisecond, by a timer file that the runtime's
-// poller waits for. With it ticks down to 50 microseconds make sense. It takes a file
+// WithPreciseWakeup wakes the driver on Linux some tens of microseconds after a tick,
+// where package time takes most of a millisecond. It uses a timer file that the runtime's
+// poller waits for, so ticks down to 50 microseconds make sense. It takes a file
 // descriptor and a parked goroutine while something is pending, and for a tenth of a
-// second afterwards. With a fine tick it takes more wake-ups too. On other systems, if no file
-// descriptor can be had, and in a synctest bubble the wheel wakes up as without it.
+// second afterwards. A fine tick also takes more wake-ups. On other systems, without a free file
+// descriptor, and in a synctest bubble, the wheel wakes up as without the option.
 func WithPreciseWakeup() Option {
 	return func(c *config) { c.precise = true }
 }
 
-// WithPanicHandler has h called with what recover returned and the stack of
-// the panic when a callback or a Scheduler panics, on the goroutine that
-// panicked. Without it such a panic crashes the program, as with time.AfterFunc.
+// WithPanicHandler calls h when a callback or a Scheduler panics, with what recover returned and
+// the stack of the panic, on the goroutine that panicked. Without it such a panic crashes the
+// program, as with time.AfterFunc.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	if h == nil {
 		panic("timingwheel: WithPanicHandler with a nil handler")

@@ -4,7 +4,7 @@ import "time"
 
 // This file holds what package time and a wheel have in common.
 
-// A Clock starts timers. A library that accepts one leaves it to its users whether package time or
+// A Clock starts timers. A library that accepts one lets its users choose whether package time or
 // a wheel keeps its timeouts:
 //
 //	func NewClient(clock timingwheel.Clock) *Client
@@ -21,12 +21,12 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) ClockTimer
 }
 
-// A ClockTimer is what a *Timer and a *time.Timer have in common. Both methods mean the same in
-// either, except that a stopped wheel starts nothing.
+// A ClockTimer is what a *Timer and a *time.Timer have in common. The methods mean the same in
+// both, except that a stopped wheel starts nothing.
 type ClockTimer interface {
 	// Stop prevents the timer from firing. It returns true if it does.
 	Stop() bool
-	// Reset has the timer fire d from now. It returns true if the timer was pending.
+	// Reset makes the timer fire d from now. It returns true if the timer was pending.
 	Reset(d time.Duration) bool
 }
 

@@ -6,10 +6,10 @@ import (
 	"unsafe"
 )
 
-// This file holds the timers that are more than one arming: recurring
-// schedules, and timers that follow the wall clock. Both are a Timer that is part of a
-// schedule, whose behaviour says what the driver does when the Timer is due. The lock of the
-// Timer's shard guards a schedule, except for what is the driver's alone.
+// This file holds the timers that are more than one arming: recurring schedules, and timers that
+// follow the wall clock. Both are a Timer that is part of a schedule, whose behaviour says what the
+// driver does when the Timer is due. The lock of the Timer's shard guards a schedule, except for
+// what is the driver's alone.
 //
 // The Timer stays linked and pending while the driver is in the Scheduler's Next without the
 // lock. So Stop, Reset and the wheel's Stop need not know about Next. Afterwards the driver goes
@@ -71,8 +71,8 @@ type schedule struct {
 	at time.Time
 }
 
-// schedule returns what a Timer of the kinds below is part of. A pointer back would cost every timer
-// eight bytes.
+// schedule returns what a Timer of the kinds below is part of. A pointer back would cost every
+// timer eight bytes.
 var _ = [1]struct{}{}[unsafe.Offsetof(schedule{}.timer)] // out of range if it is not
 
 func (t *Timer) schedule() *schedule { return (*schedule)(unsafe.Pointer(t)) }
@@ -222,8 +222,8 @@ func (r *schedule) first(e *engine, now int64) (p plan) {
 	return p
 }
 
-// waitLocked puts off r, whose timer is due by this word, if the time on the wall clock has not come,
-// and reports whether it did. now is the instant the driver has got to.
+// waitLocked puts off r, whose timer is due by this word, if the time on the wall clock has not
+// come, and reports whether it did. now is the instant the driver has got to.
 func (s *shard) waitLocked(r *schedule, word uint64, now int64) bool {
 	if stateOf(word) != onWall {
 		return false
@@ -246,10 +246,10 @@ func (s *shard) fireOnWallLocked(t *Timer, word uint64, now int64) {
 	}
 }
 
-// runLocked handles the timer of a schedule, which is due, and releases the lock on the way: it fixes
-// the next run and hands over the present one. A next run that is not after the
-// tick of now waits in due for the next round. One within the tick waits for the next
-// tick, or the driver would not come to rest.
+// runLocked handles the timer of a schedule, which is due, and releases the lock on the way: it
+// fixes the next run and hands over the present one. A next run that is not after the tick of now
+// waits in due for the next round. One within the tick waits for the next tick, or the driver would
+// not come to rest.
 func (s *shard) runLocked(t *Timer, word uint64, now int64) {
 	r := t.schedule()
 	if s.waitLocked(r, word, now) {

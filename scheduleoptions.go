@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// This file holds what a schedule may be asked for beyond its Scheduler: what becomes
-// of runs that overlap or were missed, and by how much runs are put off.
+// This file holds the options of a schedule: what becomes of runs that overlap or were missed, and
+// by how much runs are put off.
 
 // A ScheduleOption sets how ScheduleFunc begins and spreads the runs, and what
 // becomes of runs that overlap or were missed. If an option is given twice, the
@@ -39,10 +39,9 @@ func QueueWhileRunning() ScheduleOption {
 }
 
 // SkipMissed leaves out runs that come more than grace late, as after a suspend
-// of the machine. By default all runs that were missed become one, at once; for
-// a wheel that NewTimingWheel made see there.
-// grace has to allow for the tick and for the platform's wake-up; it panics if
-// negative.
+// of the machine. By default all runs that were missed become one, at once, except on
+// a wheel that NewTimingWheel made. grace must allow for the tick and for the
+// platform's wake-up. SkipMissed panics if grace is negative.
 func SkipMissed(grace time.Duration) ScheduleOption {
 	if grace < 0 {
 		panic("timingwheel: SkipMissed with the negative grace " + grace.String())
@@ -66,9 +65,9 @@ func RunMissed() ScheduleOption {
 	}
 }
 
-// StartNow has the first run at once instead of when the Scheduler says; the
-// second is what it says from there: one period later with Every. So a Scheduler
-// that has no run at all, or ends, still has this one. It is a run like the others:
+// StartNow makes the first run at once instead of when the Scheduler says. The
+// second is what it says from there: with Every, one period later. So a Scheduler
+// that has no run at all still has this one. It is a run like the others:
 // Jitter puts it off too, so that a fleet that restarts does not begin in step. It
 // may begin before ScheduleFunc has returned.
 func StartNow() ScheduleOption {
@@ -151,9 +150,9 @@ func (o *offset) most() time.Duration {
 	return o.jitter - 1
 }
 
-// of returns the shift of the run that is due by this word. Of a run that Reset has
-// moved, which has none, planned is false; also, as it makes no difference there, of
-// one of Every's without an offset.
+// of returns the shift of the run that is due by this word. planned is false for a run that Reset
+// has moved, which has no shift, and also, as it makes no difference there, for one of Every's
+// without an offset.
 func (o *offset) of(word uint64) (shift time.Duration, planned bool) {
 	switch {
 	case stateOf(word) == pending && (o == nil || deadlineOf(word) != o.planned):

@@ -86,9 +86,9 @@ func (e *engine) makeShards(n, wheelSize int) {
 // a small table that is indexed by the address of the goroutine's stack. To find a processor's own
 // shard costs as much as the lock in Go (a sync.Pool's Get and Put, measured), and goroutines that
 // keep busy stay on their processor. If the lock is taken the goroutine moves on to the next shard
-// for good, so a few busy goroutines soon have one each. It also moves on when timers pile up in the
-// shard. Otherwise all timers that one goroutine starts in a loop would be in one shard, where those
-// who stop them later would wait for each other.
+// for good, so a few busy goroutines soon have one each. It also moves on when timers pile up in
+// the shard. Otherwise all timers that one goroutine starts in a loop would be in one shard, where
+// those who stop them later would wait for each other.
 const homeBits = 7
 
 // bulk is how many timers more than before make a shard crowded: so many that a busy goroutine
@@ -143,8 +143,9 @@ func (e *engine) deal() *shard {
 	return &e.shards[uint64(e.dealt.Add(golden))*uint64(len(e.shards))>>32]
 }
 
-// armNew arms a new Timer in the shard at hand, and says what it is part of. If as is idle the Timer
-// gets its shard only. now is the caller's reading of the clock; the wheel may have gone past it since.
+// armNew arms a new Timer in the shard at hand, and says what it is part of. If as is idle the
+// Timer gets its shard only. now is the caller's reading of the clock; the wheel may have gone past
+// it since.
 func (e *engine) armNew(t *Timer, k kind, as state, deadline, now int64) {
 	s := e.lockHome()
 	t.init(s, k)

@@ -46,10 +46,10 @@ type Counters struct {
 	Started int64 // armings of timers that were not pending
 	Fired   int64 // handed to the executor, sent, or ended
 	Stopped int64 // Stop returned true
-	Dropped int64 // pending when the wheel was stopped: dropped, handed back, or taken over by package time
+	Dropped int64 // pending when the wheel was stopped, whatever became of them
 
 	Reinserted int64 // moved by the driver to a finer wheel
-	Extended   int64 // found by the driver to be due later, as Reset had pushed them on, and placed anew
+	Extended   int64 // found by the driver to be due later, because of Reset, and placed anew
 }
 
 // ShardStats are the counters of what one lock guards.
@@ -124,7 +124,8 @@ func (s *shard) addTo(sum *Stats, own *ShardStats) {
 
 func (c *counters) exported() Counters {
 	return Counters{
-		Pending: c.pending(), Started: c.started, Fired: c.fired, Stopped: c.stopped, Dropped: c.dropped,
+		Pending: c.pending(),
+		Started: c.started, Fired: c.fired, Stopped: c.stopped, Dropped: c.dropped,
 		Reinserted: c.reinserted, Extended: c.extended,
 	}
 }

@@ -36,9 +36,9 @@ import (
 // moved and armed again at any moment in between.
 //
 // Pending has two forms. onWall says that the deadline is the next look at the wall clock and not
-// the time that the caller asked for. Exactly the pending Timers are linked in a bucket, which is due
-// no later than their deadlines. To move from bucket to bucket is no transition, so Stop and Reset
-// never find a Timer between two wheels.
+// the time that the caller asked for. Exactly the pending Timers are linked in a bucket, which is
+// due no later than their deadlines. To move from bucket to bucket is no transition, so Stop and
+// Reset never find a Timer between two wheels.
 
 // A Timer is one call that is to happen later, made by AfterFunc, AtFunc or
 // ScheduleFunc, or initialised by Init inside a struct of the caller's own. It
@@ -139,11 +139,10 @@ func (t *Timer) disarm(after state) (word uint64, wasPending bool) {
 	}
 }
 
-// extend moves the deadline of a pending timer later, without the lock, and
-// reports whether it did. The timer keeps its place: the flush of its bucket finds
-// the later deadline in the word and places the timer anew. A timer whose deadline is not
-// after now must be moved: it may wait in due, among others that fire in the order in which
-// they came.
+// extend moves the deadline of a pending timer later, without the lock, and reports whether it did.
+// The timer keeps its place: the flush of its bucket finds the later deadline in the word and
+// places the timer anew. A timer whose deadline is not after now must be moved: it may wait in due,
+// among others that fire in the order in which they came.
 //
 // The pause point shares a line because a statement of its own would exceed the inliner's budget.
 func (t *Timer) extend(deadline, now int64) bool {
@@ -162,7 +161,8 @@ func (t *Timer) keep(deadline int64) bool {
 		if !isPending(word) {
 			return false
 		}
-		if deadlineOf(word) >= deadline || t.word.CompareAndSwap(word, makeWord(pending, deadline)) {
+		if deadlineOf(word) >= deadline ||
+			t.word.CompareAndSwap(word, makeWord(pending, deadline)) {
 			return true
 		}
 	}

@@ -6,9 +6,12 @@ import (
 	"time"
 )
 
-// A TimingWheel runs callbacks when their time has come. It is made by New or
-// NewTimingWheel, and all its methods may be called from any goroutine,
-// callbacks of the wheel included.
+// This file holds the calls that make, start and stop a wheel, and its plain timers. They check
+// their arguments and leave the rest to the engine. The locks, and the path of a timer, are in
+// engine.go.
+
+// A TimingWheel runs callbacks when their time has come. New and NewTimingWheel make one. All its
+// methods may be called from any goroutine, callbacks of the wheel included.
 type TimingWheel struct {
 	engine
 	missed missedPolicy  // of schedules whose options do not say
@@ -17,7 +20,7 @@ type TimingWheel struct {
 
 // New returns a wheel that runs from its first timer; no Start is needed. The
 // defaults are a tick of a millisecond and a goroutine for each callback.
-// Options that make no sense panic.
+// New panics if an option is nil or two options contradict each other.
 //
 // A wheel with nothing pending has no goroutine and is collected once it is
 // unreachable, so it may simply be dropped. Pending timers keep their wheel until they have fired.
@@ -88,9 +91,9 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) *Timer {
 
 // AtFunc calls f at the time at. If at has a monotonic reading, as times
 // derived from time.Now have, AtFunc is AfterFunc to that instant. A time
-// without one, such as a parsed or stored one, is meant by the wall clock: it
-// is read again before f is called, and at least once a minute while the timer
-// is pending, so that a step of the clock or a suspend of the machine is
+// without one, such as a parsed or stored one, is a time of the wall clock. That
+// clock is read again before f is called, and at least once a minute while the timer
+// is pending. So a step of the clock or a suspend of the machine is
 // noticed within a minute. Reset and ResetAt make it a monotonic timer.
 func (tw *TimingWheel) AtFunc(at time.Time, f func()) *Timer {
 	tw.check("AtFunc")
@@ -146,16 +149,15 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 	t.word.Store(makeWord(idle, 0))
 }
 
-// Stop stops the wheel for good and drops what is pending: those timers, and
-// those made afterwards, are inert. When it returns, nothing pending is retained
-// and nothing more is claimed. It does not wait for the driver, which may just be
-// handing over what it claimed before, or for callbacks; Shutdown does. Stop may
-// be called again, before Start, and from a callback.
+// Stop stops the wheel for good and drops what is pending. Those timers, and those made afterwards,
+// are inert: their Stop and Reset return false. When Stop returns, nothing pending is retained and
+// nothing more is claimed. It does not wait for callbacks, nor for the driver, which may still hand
+// over what it has claimed before; Shutdown does. Stop may be called again, before Start, and from
+// a callback.
 //
-// Package time takes over what would leave someone waiting for ever: contexts, the
-// channels of After, NewTimer and NewTicker, and the limits of netidle's connections.
-// They keep their deadlines, and those made on a stopped wheel work in the same way. A
-// Ticker goes on until its own Stop.
+// Package time takes over contexts, the channels of After, NewTimer and NewTicker, and the limits
+// of netidle's connections, as otherwise a goroutine might wait forever. They keep their deadlines,
+// and those made on a stopped wheel work in the same way. A Ticker goes on until its own Stop.
 //
 // Cost: proportional to the number of pending timers, with the lock released
 // every so often.
@@ -164,10 +166,10 @@ func (tw *TimingWheel) Stop() {
 	tw.halt(nil)
 }
 
-// Drain is Stop, and hands back what had not fired, by deadline. A live
-// schedule appears once, with its next run. A channel appears too, though package time
+// Drain stops the wheel as Stop does, and returns what had not fired, by deadline. A live
+// schedule appears once, with its next run. A channel appears too, although package time
 // sends on it at the deadline: F sends at once instead, and does nothing if the timer
-// has been sent, stopped or reset meanwhile.
+// has sent or was stopped or reset meanwhile.
 func (tw *TimingWheel) Drain() []Unfired {
 	tw.check("Drain")
 	unfired := make([]Unfired, 0, tw.Len()) // before halt, which holds the lock
@@ -176,12 +178,11 @@ func (tw *TimingWheel) Drain() []Unfired {
 	return unfired
 }
 
-// Shutdown is Stop, and waits until every callback that was handed over has
-// returned and the driver has left. It returns nil once no goroutine of the
-// wheel is left, and ctx.Err() if the context ends first; it may then be called
-// again. It does not wait for what package time has taken over, which has no goroutine
-// while it waits. A callback must not call Shutdown with a context that does not end, as
-// it would wait for itself.
+// Shutdown stops the wheel as Stop does, and waits until every callback that was handed over has
+// returned and the driver has left. It returns nil once no goroutine of the wheel is left, or
+// ctx.Err() if the context ends first; it may then be called again. It does not wait for what
+// package time has taken over, which has no goroutine while it is pending. A callback must not call
+// Shutdown with a context that does not end, as it would wait for itself.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	tw.check("Shutdown")
 	if ctx == nil {

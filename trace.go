@@ -24,11 +24,13 @@ func endRegion(r *trace.Region) {
 	}
 }
 
-// traceWakeup notes how late the alarm rang. Any further lateness is the driver's or the callbacks'.
+// traceWakeup notes how late the alarm rang. Any further lateness is the driver's or the
+// callbacks'.
 func (c *clock) traceWakeup(armed int64) {
 	if armed != unset && armed != awake && trace.IsEnabled() {
 		late := time.Duration(c.now()) - c.duration(armed)
-		trace.Log(context.Background(), "timingwheel", "the alarm rang "+late.String()+" after its tick")
+		message := "the alarm rang " + late.String() + " after its tick"
+		trace.Log(context.Background(), "timingwheel", message)
 	}
 }
 

@@ -32,10 +32,11 @@ type room struct {
 var floors = [][]room{
 	{
 		{"engine", []string{
-			"clock.go", "timer.go", "kind.go", "bucket.go", "wheel.go", "delayqueue.go", // a timer and where it is filed
-			"engine.go", "shard.go", "flush.go", "executor.go", "halt.go", // what becomes of it
-			"driver.go", "alarm.go", "bell_linux.go", "bell_other.go", // when
-			"counters.go", "trace.go", "pause.go", "pause_on.go", // seen from outside
+			"clock.go", "timer.go", "kind.go", "engine.go",
+			"shard.go", "wheel.go", "bucket.go", "delayqueue.go",
+			"alarm.go", "bell_linux.go", "bell_other.go",
+			"driver.go", "flush.go", "executor.go", "halt.go",
+			"counters.go", "trace.go", "pause.go", "pause_on.go",
 		}},
 	},
 	{
@@ -53,8 +54,8 @@ var floors = [][]room{
 	},
 }
 
-// What a feature may use of the floor above: the type that its calls are methods of, and what it sets
-// up in New. The engine may use nothing.
+// What a feature may use of the floor above: the type that its calls are methods of, and what it
+// sets up in New. The engine may use nothing.
 var allowed = map[string][]string{
 	"schedule.go":    {"TimingWheel", "check", "engine", "missed"},
 	"channel.go":     {"TimingWheel", "check"},
@@ -84,8 +85,8 @@ func places() map[string]place {
 	return all
 }
 
-// TestFloors fails if a file of the root package uses what a higher floor or another feature declares.
-// With -v it lists which files each file uses.
+// TestFloors fails if a file of the root package uses what a higher floor or another feature
+// declares. With -v it lists which files each file uses.
 func TestFloors(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "*.go"))
 	require.NoError(t, err)
@@ -127,7 +128,8 @@ func TestFloors(t *testing.T) {
 	for _, rooms := range floors {
 		for _, r := range rooms {
 			for _, file := range r.files {
-				t.Logf("%-12s %-18s uses %s", r.name, file, strings.Join(slices.Sorted(maps.Keys(used[file])), " "))
+				others := strings.Join(slices.Sorted(maps.Keys(used[file])), " ")
+				t.Logf("%-12s %-18s uses %s", r.name, file, others)
 			}
 		}
 	}
@@ -147,7 +149,8 @@ func uses(t *testing.T) (all []use) {
 	fset := token.NewFileSet()
 	var files []*ast.File
 	for _, name := range pkg.GoFiles {
-		file, err := parser.ParseFile(fset, filepath.Join(root, name), nil, parser.SkipObjectResolution)
+		path := filepath.Join(root, name)
+		file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
 		require.NoError(t, err)
 		files = append(files, file)
 	}
@@ -162,7 +165,8 @@ func uses(t *testing.T) (all []use) {
 		at, declared := fset.Position(ident.Pos()), fset.Position(object.Pos())
 		file, declaredIn := filepath.Base(at.Filename), filepath.Base(declared.Filename)
 		if file != declaredIn {
-			all = append(all, use{fmt.Sprintf("%s:%d", file, at.Line), file, declaredIn, ident.Name})
+			line := fmt.Sprintf("%s:%d", file, at.Line)
+			all = append(all, use{line, file, declaredIn, ident.Name})
 		}
 	}
 	slices.SortFunc(all, func(a, b use) int { return strings.Compare(a.at+a.name, b.at+b.name) })
