@@ -101,7 +101,7 @@ var expiring = newKind(behaviour{
 // it.
 func (s *shard) timeOutLocked(t *Timer, word uint64, _ int64) {
 	if _, ok := s.claimLocked(t, word, makeWord(idle, 0)); ok {
-		s.engine.driver.claim(t.context().expire)
+		s.engine.driver.startAtUnlock(t.context().expire)
 	}
 }
 

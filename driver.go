@@ -26,8 +26,8 @@ type driver struct {
 
 	// The functions that get a goroutine once the driver has released the lock under which it
 	// claimed their timers.
-	claimed  [holdLimit]func()
-	nclaimed int
+	starting  [holdLimit]func()
+	nstarting int
 
 	// Timers handled since the driver last looked whether to yield the processor, when it
 	// last did, and for how long.
@@ -193,8 +193,8 @@ func (d *driver) breathe() {
 	}
 }
 
-// claim has unlock start a goroutine for f.
-func (d *driver) claim(f func()) {
-	d.claimed[d.nclaimed] = f
-	d.nclaimed++
+// startAtUnlock makes the next unlock start a goroutine for f.
+func (d *driver) startAtUnlock(f func()) {
+	d.starting[d.nstarting] = f
+	d.nstarting++
 }

@@ -86,7 +86,7 @@ func (s *shard) handOverLocked(f, named func(), timed int64) {
 			call := f
 			f = func() { x.noteBegin(timed); call() }
 		}
-		s.engine.driver.claim(f)
+		s.engine.driver.startAtUnlock(f)
 		return
 	}
 	s.unlock()

@@ -56,8 +56,8 @@ func (s *shard) piece(now, limit int64, most int) {
 	s.unlock()
 }
 
-// stepLocked handles one timer, or drops or opens one bucket. It reports whether there
-// was anything to do up to the tick limit.
+// stepLocked handles one timer, for which it may release the lock, or drops or opens one bucket. It
+// reports whether there was anything to do up to the tick limit.
 func (s *shard) stepLocked(now, limit int64) bool {
 	b := s.queue.head()
 	until := limit
@@ -215,8 +215,8 @@ func (s *shard) claimLocked(t *Timer, word, to uint64) (timed int64, ok bool) {
 	return s.sampleLocked(deadlineOf(word)), true
 }
 
-// fireLocked claims a timer that is due by this word, and hands over its callback. It may release
-// the lock on the way.
+// fireLocked claims a timer that is due by this word and hands over its callback, for which it may
+// release the lock.
 func (s *shard) fireLocked(t *Timer, word uint64) {
 	f := t.f // read before the word says idle: from then on Init may change it
 	if timed, ok := s.claimLocked(t, word, makeWord(idle, 0)); ok {
@@ -241,7 +241,7 @@ func (s *shard) lock() {
 func (s *shard) unlock() {
 	s.mu.Unlock()
 	d := &s.engine.driver
-	claimed := d.claimed[:d.nclaimed]
-	d.nclaimed = 0
-	s.engine.executor.start(claimed)
+	starting := d.starting[:d.nstarting]
+	d.nstarting = 0
+	s.engine.executor.start(starting)
 }
