@@ -65,7 +65,8 @@ func TestHouse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				midnight, notes, tw := time.Now(), story.NewNotes(), timingwheel.New()
+				var notes story.Notes
+				midnight, tw := time.Now(), timingwheel.New()
 				tell := func(_ context.Context, device string, on bool) error {
 					notes.Add("tell %s", line{device: device, on: on})
 					if time.Sleep(tc.takes); time.Since(midnight) < tc.broken {

@@ -33,7 +33,8 @@ func TestDetector(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				got, start := story.NewNotes(), time.Now()
+				var got story.Notes
+				start := time.Now()
 				tw := timingwheel.New(timingwheel.WithTick(tick))
 				d := newDetector(tw, 2, limit, func(v verdict) {
 					require.Equal(t, 1, v.client) // client 0 is never heard, and never suspected

@@ -29,7 +29,8 @@ func TestNews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				start, notes, tw := time.Now(), story.NewNotes(), timingwheel.New()
+				var notes story.Notes
+				start, tw := time.Now(), timingwheel.New()
 				n := newNews(tw, quiet, func(reader string, unread []string) {
 					notes.Add("%s: %d new", reader, len(unread))
 				})

@@ -38,7 +38,8 @@ func TestShop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				events, tw := story.NewNotes(), timingwheel.New()
+				var events story.Notes
+				tw := timingwheel.New()
 				s := newShop(tw, 5, func(event string, d details) {
 					require.Equal(t, 1, d.ID)
 					events.Add("%s", event)

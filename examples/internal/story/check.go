@@ -32,8 +32,8 @@ func (r *Run) eventLocked(name string) *event {
 	return r.events[name]
 }
 
-// Want says how often an event must be seen, and the earliest instant for the last time. It
-// replaces what an earlier call said. An event that no call wants must not be seen.
+// Want says how often an event must be seen, and the earliest instant for the last time, instead
+// of what an earlier call said. An event that no call wants must not be seen.
 func (r *Run) Want(least, most int, earliest time.Time, format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,21 +106,18 @@ func Percentiles(d []time.Duration) string {
 	return fmt.Sprintf("p50 %v  p90 %v  p99 %v  max %v", at(.5), at(.9), at(.99), at(1))
 }
 
-// Notes are what a test sees happen on the fake clock, in order.
+// Notes are what a test in a bubble of testing/synctest sees happen, in order.
 type Notes struct {
-	start time.Time
 	mu    sync.Mutex
 	lines []string
 }
-
-// NewNotes returns notes that start now.
-func NewNotes() *Notes { return &Notes{start: time.Now()} }
 
 // Add notes that something happens now, as in "20m0s ben is reminded".
 func (n *Notes) Add(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.lines = append(n.lines, fmt.Sprint(time.Since(n.start), " ", fmt.Sprintf(format, args...)))
+	since := time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) // when a bubble begins
+	n.lines = append(n.lines, fmt.Sprint(since, " ", fmt.Sprintf(format, args...)))
 }
 
 // Lines returns the notes. Those of one instant have no order; compare with ElementsMatch.

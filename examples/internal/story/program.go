@@ -71,25 +71,23 @@ func Misuse(format string, args ...any) {
 func (p Program) run(ctx context.Context, r *Run) error {
 	before := runtime.NumGoroutine()
 	r.Passed, r.began = p.Passed, time.Now().Round(0)
-	if err := p.Play(ctx, r); errors.Is(err, context.Canceled) {
+	err := p.Play(ctx, r)
+	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted")
-	} else if err != nil {
-		return err
+	} else if err == nil {
+		err = r.Await(context.Background(), 0, func() error {
+			if n := runtime.NumGoroutine() - before; n > 0 {
+				return fmt.Errorf("%d goroutines are left", n)
+			}
+			return nil
+		})
 	}
-	err := r.Await(context.Background(), 0, func() error {
-		if n := runtime.NumGoroutine() - before; n > 0 {
-			return fmt.Errorf("%d goroutines are left", n)
+	if err == nil && r.Passed != "" {
+		if err = r.Verdict(); err == nil {
+			r.Printf("all is well: %s", r.Passed)
 		}
-		return nil
-	})
-	if err != nil || r.Passed == "" {
-		return err
 	}
-	if err := r.Verdict(); err != nil {
-		return err
-	}
-	r.Printf("all is well: %s", r.Passed)
-	return nil
+	return err
 }
 
 // CPUTime returns the user and system time that this process has used, or 0 if the platform does

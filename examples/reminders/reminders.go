@@ -1,0 +1,234 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-timingwheel/timingwheel"
+)
+
+// This file is the part to copy: a calendar, a desk for tickets, and a hub that pushes messages.
+
+var (
+	errUnknown = errors.New("there is no such item")
+	errPast    = errors.New("the time has passed")
+)
+
+// A meeting has a timer until its reminder. The calendar hands out copies.
+type meeting struct {
+	ID        int
+	Title     string
+	With      []string // does not change, so copies may share it
+	Start     time.Time
+	Reminders int // sent so far
+
+	timer *timingwheel.Timer
+	moves int // see remindOf
+}
+
+// A calendar sends a reminder some time before a meeting starts, or at once if the start is nearer
+// than that.
+type calendar struct {
+	tw     *timingwheel.TimingWheel
+	lead   time.Duration // from the reminder to the start
+	remind func(meeting) // called without mu
+
+	mu       sync.Mutex // guards what follows and all meetings
+	lastID   int
+	meetings map[int]*meeting // a real calendar has a database
+}
+
+func (c *calendar) add(title string, start time.Time, with ...string) (meeting, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lastID++
+	m := &meeting{ID: c.lastID, Title: title, With: with}
+	if err := c.armLocked(m, start); err != nil {
+		return meeting{}, err
+	}
+	c.meetings[m.ID] = m
+	return *m, nil
+}
+
+// move gives a meeting another start. If a reminder of the old one was sent, another follows.
+func (c *calendar) move(id int, start time.Time) (meeting, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.meetings[id]
+	if m == nil {
+		return meeting{}, errUnknown
+	}
+	err := c.armLocked(m, start)
+	return *m, err
+}
+
+func (c *calendar) cancel(id int) (meeting, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.meetings[id]
+	if m == nil {
+		return meeting{}, errUnknown
+	}
+	m.timer.Stop()
+	delete(c.meetings, id)
+	return *m, nil
+}
+
+// armLocked makes a new timer, because a meeting follows the wall clock and Reset counts on the
+// monotonic clock. AtFunc follows the wall clock if its time has no monotonic reading, such as a
+// parsed one; Round(0) removes the reading.
+func (c *calendar) armLocked(m *meeting, start time.Time) error {
+	if !start.After(time.Now()) {
+		return errPast
+	}
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	m.moves++
+	m.Start = start.Round(0)
+	id, moves := m.ID, m.moves
+	m.timer = c.tw.AtFunc(m.Start.Add(-c.lead), func() { c.remindOf(id, moves) })
+	return nil
+}
+
+// remindOf sends the reminder, unless the meeting was moved or cancelled after the wheel had handed
+// over this call and Stop came too late. The start cannot tell, as a meeting may be moved away and
+// back.
+func (c *calendar) remindOf(id, moves int) {
+	c.mu.Lock()
+	m := c.meetings[id]
+	if m == nil || m.moves != moves {
+		c.mu.Unlock()
+		return
+	}
+	m.Reminders++
+	reminded := *m
+	c.mu.Unlock()
+	c.remind(reminded)
+}
+
+const topLevel = 2 // as high as a ticket rises
+
+// ticket is the part of an open ticket that may be copied.
+type ticket struct {
+	ID      int
+	Subject string
+	Opened  time.Time
+	Level   int // 0 until it escalates
+}
+
+// An openTicket contains its timer, so the second level does not allocate. The timer counts on the
+// monotonic clock: a day remains a day if the wall clock is set.
+type openTicket struct {
+	ticket
+	timer timingwheel.Timer
+}
+
+// A desk raises a ticket by a level each time it has waited that long again for an answer.
+type desk struct {
+	tw       *timingwheel.TimingWheel
+	patience time.Duration
+	escalate func(ticket) // called without mu
+
+	mu     sync.Mutex // guards what follows and all open tickets
+	lastID int
+	open   map[int]*openTicket
+}
+
+func (d *desk) add(subject string) ticket {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lastID++
+	t := &openTicket{ticket: ticket{ID: d.lastID, Subject: subject, Opened: time.Now()}}
+	d.open[t.ID] = t
+	d.tw.Init(&t.timer, func() { d.raise(t) })
+	t.timer.ResetAt(t.Opened.Add(d.patience))
+	return t.ticket
+}
+
+// answer closes the ticket and returns it with the level it has reached.
+func (d *desk) answer(id int) (ticket, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.open[id]
+	if t == nil {
+		return ticket{}, errUnknown
+	}
+	t.timer.Stop()
+	delete(d.open, id)
+	return t.ticket, nil
+}
+
+// raise takes the ticket to the next level, unless it was answered after the wheel had handed over
+// this call: the first to take the lock wins.
+func (d *desk) raise(t *openTicket) {
+	d.mu.Lock()
+	if d.open[t.ID] != t {
+		d.mu.Unlock()
+		return
+	}
+	t.Level++
+	if t.Level < topLevel {
+		// Counted from the opening and not from now, so that lateness does not add up.
+		t.timer.ResetAt(t.Opened.Add(time.Duration(t.Level+1) * d.patience))
+	}
+	raised := t.ticket
+	d.mu.Unlock()
+	d.escalate(raised)
+}
+
+// An event is what subscribers get.
+type event struct{ kind, text string } // of kind reminder, escalation or push
+
+// A hub passes events to its subscribers, each of which has a name and reads a channel.
+type hub struct {
+	mu  sync.Mutex // guards all, and the closing of its channels
+	all map[string]chan event
+}
+
+func (h *hub) join(name string) chan event {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all[name] = make(chan event, 16) // a subscriber with so many waiting no longer reads
+	return h.all[name]
+}
+
+// send passes e to the subscribers of these names, or to all if there are none. It drops a
+// subscriber that does not read, rather than wait.
+func (h *hub) send(e event, names ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, events := range h.all {
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		select {
+		case events <- e:
+		default:
+			delete(h.all, name)
+			close(events)
+		}
+	}
+}
+
+// close drops all subscribers.
+func (h *hub) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, events := range h.all {
+		close(events)
+	}
+	clear(h.all)
+}
+
+// plan sends a message to everyone who is subscribed at that time. One timer serves them all: with
+// a timer each, every subscriber would cost a goroutine that says the same.
+func (h *hub) plan(tw *timingwheel.TimingWheel, at time.Time, text string) error {
+	if !at.After(time.Now()) {
+		return errPast
+	}
+	tw.AtFunc(at.Round(0), func() { h.send(event{"push", text}) })
+	return nil
+}
