@@ -5,24 +5,16 @@
 // middle of an upload. A busy one keeps hers. One waits for a report that takes longer than the
 // limits. One never stops, and loses his for its age. The program checks what becomes of each.
 //
-//	go run ./examples/httpidle              four minutes in eight seconds
-//	go run ./examples/httpidle -scale 1     in real time
-//	go run ./examples/httpidle -addr localhost:8080 -scale 6
-//
-// The last serves until it is interrupted; try it with
-//
-//	telnet localhost 8080
-//	curl localhost:8080/ localhost:8080/report
+//	go run ./examples/httpidle             four minutes in eight seconds
+//	go run ./examples/httpidle -scale 1    in real time
 //
 // File server.go is the part to copy.
 package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -43,7 +35,6 @@ const (
 )
 
 func main() {
-	addr := flag.String("addr", "", "serve at this `address` until ctrl-C, without clients")
 	story.Program{
 		Name: "httpidle",
 		About: "Httpidle is an HTTP server that closes idle and old connections, with clients\n" +
@@ -53,52 +44,40 @@ func main() {
 		Scale:    30,
 		MaxScale: 300, // an idle limit of 200 ms
 		Layout:   "04:05.0",
-		Play: func(ctx context.Context, r *story.Run) error {
-			l, err := net.Listen("tcp", cmp.Or(*addr, "127.0.0.1:0"))
-			if err != nil {
-				return err
-			}
-			s := &visits{Run: r, addr: l.Addr().String()}
-			r.Printf("server: at %s, limits: idle %v, body %v, life %v",
-				s.addr, idleLimit, bodyLimit, lifeLimit)
-			if *addr != "" {
-				r.Passed = ""
-				return s.serve(ctx, l)
-			}
-			return s.play(ctx, l)
-		},
+		Play:     play,
 	}.Main()
 }
 
-// visits are those of the clients to the server.
-type visits struct {
-	*story.Run
-	addr  string
-	names sync.Map // of the clients, by address
-}
-
-// serve serves until ctx ends, and notes which connections it closes.
-func (s *visits) serve(ctx context.Context, l net.Listener) error {
-	limits := netidle.HTTPLimits{Idle: s.Real(idleLimit), Body: s.Real(bodyLimit),
-		Response: s.Real(bodyLimit), Lifetime: s.Real(lifeLimit)}
-	server := &http.Server{Handler: handler(s.Run)}
-	return serve(ctx, server, l, limits, func(c *netidle.Conn, why netidle.Reason) {
-		name, ok := s.names.Load(c.RemoteAddr().String())
-		if !ok {
-			name = c.RemoteAddr()
-		}
-		s.See(time.Now(), "the connection of %s is closed, reason: %v", name, why)
-		s.Printf("server: closed the connection of %s, reason: %v", name, why)
-	})
-}
-
-func (s *visits) play(ctx context.Context, l net.Listener) error {
+func play(ctx context.Context, r *story.Run) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	limits := netidle.HTTPLimits{Idle: r.Real(idleLimit), Body: r.Real(bodyLimit),
+		Response: r.Real(bodyLimit), Lifetime: r.Real(lifeLimit)}
+	var names sync.Map // of the clients, by address
+	closed := func(c *netidle.Conn, why netidle.Reason) {
+		name, _ := names.Load(c.RemoteAddr().String())
+		r.See(time.Now(), "the connection of %s is closed, reason: %v", name, why)
+		r.Printf("server: closed the connection of %s, reason: %v", name, why)
+	}
+	r.Printf("server: limits are idle %v, body %v, life %v", idleLimit, bodyLimit, lifeLimit)
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
-	go func() { served <- s.serve(serving, l) }()
-	err := story.Together(len(clients), func(i int) error { return s.visit(ctx, &clients[i]) })
+	go func() { served <- serve(serving, &http.Server{Handler: handler(r)}, l, limits, closed) }()
+	err = story.Together(len(clients), func(i int) error {
+		began := time.Now() // before the server knows of the connection
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { conn.Close() })()
+		names.Store(conn.LocalAddr().String(), clients[i].name)
+		return clients[i].visit(ctx, r, conn, began)
+	})
 	// A client may see the end of its connection before the server tells.
-	err = errors.Join(err, s.Await(ctx, 0, s.Verdict))
+	err = errors.Join(err, r.Await(ctx, 0, r.Verdict))
 	stop()
 	return errors.Join(err, <-served)
 }
@@ -114,7 +93,7 @@ func handler(r *story.Run) http.HandlerFunc {
 	}
 }
 
-// A client has one connection, on which it asks every ten seconds.
+// A client has a connection, on which it asks every ten seconds.
 type client struct {
 	name, plan string
 	first      time.Duration // when it asks for the first time
@@ -140,17 +119,10 @@ var clients = []client{
 	{"finn", "uploads three bytes of ten, and stops", 0, 1, upload, netidle.ReadIdle, bodyLimit},
 }
 
-func (s *visits) visit(ctx context.Context, c *client) error {
-	began := time.Now()
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	s.names.Store(conn.LocalAddr().String(), c.name)
-	s.Printf("%s: %s", c.name, c.plan)
-	if err := story.Sleep(ctx, time.Until(began.Add(s.Real(c.first)))); err != nil {
+func (c client) visit(ctx context.Context, r *story.Run, conn net.Conn, began time.Time) error {
+	const isClosed = "the connection of %s is closed, reason: %v"
+	r.Printf("%s: %s", c.name, c.plan)
+	if err := story.Sleep(ctx, r.Real(c.first)); err != nil {
 		return err
 	}
 	in, last := bufio.NewReader(conn), began // when it last gave a sign of life
@@ -158,18 +130,17 @@ func (s *visits) visit(ctx context.Context, c *client) error {
 		before := last
 		last = time.Now()
 		if err := ask(conn, in, c.request); err == nil && i == c.times-1 {
-			s.Printf("%s: got the last answer", c.name)
-		} else if err != nil && time.Since(before) >= s.Real(idleLimit-askEvery) {
-			s.Printf("%s: this machine is so busy that the connection was idle", c.name)
-			s.Want(0, 1, before.Add(s.Real(idleLimit)),
-				"the connection of %s is closed, reason: %v", c.name, netidle.Idle)
+			r.Printf("%s: got the last answer", c.name)
+		} else if err != nil && time.Since(before) >= r.Real(idleLimit-askEvery) {
+			r.Printf("%s: this machine is so busy that the connection was idle", c.name)
+			r.Want(0, 1, before.Add(r.Real(idleLimit)), isClosed, c.name, netidle.Idle)
 			return nil
 		} else if err != nil && (c.reason == netidle.Lifetime || c.reason == netidle.ReadIdle) {
 			break // as planned
 		} else if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		if err := story.Sleep(ctx, s.Real(askEvery)); err != nil {
+		if err := story.Sleep(ctx, r.Real(askEvery)); err != nil {
 			return err
 		}
 	}
@@ -177,8 +148,7 @@ func (s *visits) visit(ctx context.Context, c *client) error {
 		last = began
 	}
 	if c.reason != 0 {
-		s.Want(1, 1, last.Add(s.Real(c.limit)), "the connection of %s is closed, reason: %v",
-			c.name, c.reason)
+		r.Want(1, 1, last.Add(r.Real(c.limit)), isClosed, c.name, c.reason)
 		in.ReadByte() // waits for the end
 	}
 	return nil

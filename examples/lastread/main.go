@@ -1,9 +1,7 @@
 // Lastread is a news server that mails each reader a digest two hours after their last read. Every
 // read moves the digest later, so there is one timer for each reader who was there lately, and
-// none for those whose digest was sent.
-//
-// The program plays five hours. Some readers return at the very moment of their digest. It checks
-// that no digest is early, lost, or sent once too often.
+// none for those whose digest was sent. The program plays five hours in which some readers return at
+// the very moment of their digest, and checks that none is early, lost, or sent once too often.
 //
 //	go run ./examples/lastread               five hours in five seconds
 //	go run ./examples/lastread -scale 600    the same in half a minute
@@ -99,27 +97,27 @@ func (a *reader) visit(ctx context.Context, r *story.Run, n *news) error {
 		if err := r.Until(ctx, at); err != nil {
 			return err
 		}
-		if i == 1 && a.late > 0 {
+		if a.late > 0 && i == 1 {
 			due := a.last.Add(r.Real(quiet) + a.late)
 			if err := story.Sleep(ctx, time.Until(due)); err != nil {
 				return err
 			}
 		}
-		before, unread := time.Now(), []string(nil)
-		leaves := a.leaves && i == len(a.visits)-1
+		before, unread, leaves := time.Now(), 0, a.leaves && i == len(a.visits)-1
 		if leaves {
-			r.Printf("%s wants no digest", a.name)
 			n.leave(a.name)
 		} else {
-			unread = n.read(a.name)
-			tell(r, a.name, "%s reads, %d new", a.name, len(unread))
+			unread = len(n.read(a.name))
 		}
 		if i > 0 && time.Since(a.last) >= r.Real(quiet) {
 			a.gaps++
 		}
-		if !leaves {
-			a.last = before
+		if leaves {
+			tell(r, a.name, "%s wants no digest", a.name)
+			return nil
 		}
+		tell(r, a.name, "%s reads, %d new", a.name, unread)
+		a.last = before
 	}
 	return nil
 }

@@ -1,10 +1,9 @@
 // Notifier is a service that delivers notifications by HTTP to receivers that fail for a while. It
 // tries at once and then every 300 s, or by steps: at once, after 2 minutes, 10 minutes and an
 // hour. A success ends it; by steps it gives up after the last. It hangs up on a receiver that
-// does not answer for a minute. When the service stops, it lists what it could not deliver.
-//
-// The program plays 73 minutes with receivers of its own. It checks that no attempt is early or
-// overlaps another, and that every notification ends as it must.
+// does not answer for a minute. When the service stops, it lists what it could not deliver. The
+// program plays 73 minutes, and checks that no attempt is early or overlaps another, and that every
+// notification ends as it must.
 //
 //	go run ./examples/notifier               73 minutes in 7 seconds
 //	go run ./examples/notifier -scale 100    the same in 44

@@ -1,9 +1,7 @@
 // Orders is a shop. An order takes its goods from the stock at once. If it is not paid, the
 // customer is reminded after 20 minutes; after 30 the order is cancelled and the goods return to
-// the stock. A payment stops both timers.
-//
-// The program plays half an hour of the shop. Some customers pay at the very last moment. It
-// checks the outcome of every order and the stock.
+// the stock. A payment stops both timers. The program plays half an hour in which some customers
+// pay at the very last moment, and checks the outcome of every order and the stock.
 //
 //	go run ./examples/orders              half an hour in three seconds
 //	go run ./examples/orders -scale 60    the same in thirty

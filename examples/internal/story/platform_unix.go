@@ -8,12 +8,13 @@ import (
 )
 
 func init() {
-	CPUTime = func() time.Duration {
+	CPUTime = func() string {
 		var usage syscall.Rusage
-		if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
-			return 0
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+			return err.Error()
 		}
-		return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+		used := time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+		return used.Round(time.Millisecond).String()
 	}
 	FileLimit = func() int {
 		var limit syscall.Rlimit

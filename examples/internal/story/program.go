@@ -90,12 +90,11 @@ func (p Program) run(ctx context.Context, r *Run) error {
 	return err
 }
 
-// CPUTime returns the user and system time that this process has used, or 0 if the platform does
-// not tell.
-var CPUTime = func() time.Duration { return 0 }
+// A platform file replaces these two if the platform tells: the user and system time that this
+// process has used, and how many files it may have open, at most maxFiles.
+var (
+	CPUTime   = func() string { return "unknown" }
+	FileLimit = func() int { return maxFiles }
+)
 
-// FileLimit returns how many files this process may have open, at most maxFiles.
-var FileLimit = func() int { return maxFiles }
-
-// maxFiles stands for a limit that no example reaches.
-const maxFiles = 1 << 30
+const maxFiles = 1 << 30 // more than an example needs
