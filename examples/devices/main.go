@@ -4,8 +4,8 @@
 //	30       6    mon-fri boiler     on
 //	0        22   *       lamp-hall  off
 //
-// The program plays a night and a day in Berlin. The clocks are put forward, and a device is off
-// the network for a while. It checks what each device has done.
+// The program plays a night and a day in Berlin in which the clocks are put forward and a device is
+// off the network for a while, and checks what each device has done.
 //
 //	go run ./examples/devices                  28 hours in eight seconds
 //	go run ./examples/devices -scale 3600      the same in 28
@@ -23,6 +23,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 	_ "time/tzdata" // Berlin's clock, on any machine
 
@@ -119,8 +120,8 @@ func (l line) String() string {
 // A night is the story.
 type night struct {
 	*story.Run
-	mu       sync.Mutex // guards what follows
-	offline  bool       // lamp-hall
+	offline  atomic.Bool // lamp-hall
+	mu       sync.Mutex  // guards what follows
 	on       map[string]bool
 	replaced int // orders: if the machine stood still, two for a device may come at once
 }
@@ -143,12 +144,9 @@ func (n *night) play(ctx context.Context) error {
 		n.Want(0, want.switches, n.RealAt(last), "%s is switched", line)
 	}
 	at := func(t time.Time, offline bool, what string) story.Scene {
-		return story.Scene{At: t.Sub(opening), Do: func() error {
-			n.mu.Lock()
-			n.offline = offline
-			n.mu.Unlock()
+		return story.Scene{At: t.Sub(opening), Do: func() {
+			n.offline.Store(offline)
 			n.Printf("%s", what)
-			return nil
 		}}
 	}
 	err = errors.Join(n.Play(ctx,
@@ -161,18 +159,18 @@ func (n *night) play(ctx context.Context) error {
 	err = errors.Join(err, story.Within(tw.Shutdown))
 	for line, want := range asked {
 		seen := len(n.Seen("%s is switched", line))
-		n.Check(seen >= want.switches-n.replaced, "%s: switched %d times, want %d", line, seen, want.switches)
+		n.Check(seen >= want.switches-n.replaced, "%s: %d times, want %d", line, seen, want.switches)
 	}
 	return err
 }
 
 // tell is how the house tells a device.
 func (n *night) tell(_ context.Context, device string, on bool) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.offline && device == "lamp-hall" {
+	if device == "lamp-hall" && n.offline.Load() {
 		return errors.New("off the network")
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.on[device] != on {
 		n.on[device] = on
 		n.See(time.Now(), "%s is switched", line{device: device, on: on})
