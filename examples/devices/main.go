@@ -83,13 +83,14 @@ func main() {
 		MaxScale: 1e5,
 		Opening:  opening,
 		Layout:   "Mon 15:04 MST",
-		Play: func(ctx context.Context, r *story.Run) error {
+		Play: func(r *story.Run) {
 			if *file != "" {
 				r.Passed = ""
-				return list(r.Out, *file)
+				story.Must(list(r.Out, *file))
+				return
 			}
 			n := &night{Run: r, on: make(map[string]bool)}
-			return n.play(ctx)
+			n.play()
 		},
 	}.Main()
 }
@@ -126,12 +127,10 @@ type night struct {
 	replaced int // orders: if the machine stood still, two for a device may come at once
 }
 
-func (n *night) play(ctx context.Context) error {
+func (n *night) play() {
 	fmt.Fprintf(n.Out, "%s\n", houseTable)
 	t, err := parseTable(houseTable)
-	if err != nil {
-		return err
-	}
+	story.Must(err)
 	tw := timingwheel.New()
 	h := newHouse(tw, t, n.Real(retryAfter), n.tell, n.report)
 	// The schedule ends by itself. Stop might take away the last run when it is late.
@@ -149,19 +148,19 @@ func (n *night) play(ctx context.Context) error {
 			n.Printf("%s", what)
 		}}
 	}
-	err = errors.Join(n.Play(ctx,
+	n.Play(
 		at(on(0, 21, 0), true, "the router is unplugged: lamp-hall is off the network"),
 		at(on(0, 23, 30), false, "the router is back"),
 		at(on(1, 1, 59), false, "in a minute it will be 03:00"),
 		at(end, false, "the story ends"),
-	), n.Await(ctx, n.Real(retryAfter), n.Verdict))
+	)
+	story.Must(n.Await(n.Real(retryAfter), n.Verdict))
 	h.close()
-	err = errors.Join(err, story.Within(tw.Shutdown))
+	story.Within(tw.Shutdown)
 	for line, want := range asked {
 		seen := len(n.Seen("%s is switched", line))
 		n.Check(seen >= want.switches-n.replaced, "%s: %d times, want %d", line, seen, want.switches)
 	}
-	return err
 }
 
 // tell is how the house tells a device.

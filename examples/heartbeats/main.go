@@ -15,7 +15,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -47,13 +46,13 @@ func main() {
 		Scale:    2,
 		MaxScale: 20, // a limit of 250 ms
 		Layout:   "04:05.0",
-		Play: func(ctx context.Context, r *story.Run) error {
+		Play: func(r *story.Run) {
 			if *clients < 20 || *clients > 200000 {
 				story.Misuse("-clients must be between 20 and 200000")
 			}
 			w := &witness{Run: r, limit: r.Real(limit), seen: make([]sight, *clients),
 				dead: make([]atomic.Bool, *clients)}
-			return w.watch(ctx)
+			w.watch()
 		},
 	}.Main()
 }
@@ -76,39 +75,35 @@ type sight struct {
 	suspected bool
 }
 
-func (w *witness) watch(ctx context.Context) error {
+func (w *witness) watch() {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+	story.Must(err)
 	tw := timingwheel.New(timingwheel.WithTick(w.Real(tick)))
 	d := newDetector(tw, len(w.seen), w.limit, w.judge)
-	var failed error
 	var reading sync.WaitGroup
-	reading.Go(func() { failed = w.read(conn, d) })
-	err = w.play(ctx, conn.LocalAddr().String())
+	reading.Go(func() { w.read(conn, d) })
+	w.play(conn.LocalAddr().String())
 	conn.Close()
 	reading.Wait()
+	story.Within(tw.Shutdown)
 	w.Printf("%d suspicions of the dead, after the limit in real time by\n%s",
 		len(w.delays), story.Percentiles(w.delays))
 	w.Printf("%d suspicions of live clients from which this busy machine read nothing", w.starved)
 	w.Printf("%d heartbeats, each a Reset of a timer; the wheel woke %d times",
 		w.beats, tw.Stats().Wakeups)
 	w.Printf("CPU time for everything, the clients included: %s", story.CPUTime())
-	return errors.Join(err, failed, story.Within(tw.Shutdown))
 }
 
 // read reads packets until conn is closed. A packet holds the numbers of clients that are well,
 // with white space between them: a host speaks for all its clients.
-func (w *witness) read(conn net.PacketConn, d *detector) error {
+func (w *witness) read(conn net.PacketConn, d *detector) {
 	packet := make([]byte, 1<<16)
 	for {
 		n, _, err := conn.ReadFrom(packet)
 		if errors.Is(err, net.ErrClosed) {
-			return nil
-		} else if err != nil {
-			return err
+			return
 		}
+		story.Must(err)
 		now := time.Now()
 		for field := range bytes.FieldsSeq(packet[:n]) {
 			if i, err := strconv.Atoi(string(field)); err == nil && i >= 0 && i < len(w.seen) {
@@ -153,17 +148,13 @@ func (w *witness) agreed() error {
 	return w.Verdict()
 }
 
-func (w *witness) play(ctx context.Context, addr string) error {
-	sending, end := context.WithCancel(ctx)
+func (w *witness) play(addr string) {
+	end := make(chan struct{})
 	var hosts sync.WaitGroup
-	defer hosts.Wait()
-	defer end()
 	for first := 0; first < len(w.dead); first += perHost {
 		conn, err := net.Dial("udp", addr)
-		if err != nil {
-			return err
-		}
-		hosts.Go(func() { w.host(sending, conn, first) })
+		story.Must(err)
+		hosts.Go(func() { w.host(end, conn, first) })
 	}
 	victims := rand.Perm(len(w.dead))[:len(w.dead)/20]
 	lucky := victims[:len(victims)*2/5]
@@ -181,24 +172,24 @@ func (w *witness) play(ctx context.Context, addr string) error {
 		for _, i := range step.who {
 			w.dead[i].Store(!w.dead[i].Load())
 		}
-		if err := w.Await(ctx, w.Real(limit+interval), w.agreed); err != nil {
-			return fmt.Errorf("waiting until %s: %w", step.reached, err)
+		if err := w.Await(w.Real(limit+interval), w.agreed); err != nil {
+			story.Must(fmt.Errorf("waiting until %s: %w", step.reached, err))
 		}
 		w.Printf("%s", step.reached)
-		if err := story.Sleep(ctx, w.Real(2*time.Second)); err != nil {
-			return err
-		}
+		time.Sleep(w.Real(2 * time.Second))
 	}
-	return nil
+	close(end)
+	hosts.Wait()
 }
 
 // host sends the heartbeats of its clients once per interval. The hosts take turns.
-func (w *witness) host(ctx context.Context, conn net.Conn, first int) {
+func (w *witness) host(end chan struct{}, conn net.Conn, first int) {
 	defer conn.Close()
 	var packet []byte
-	every := w.Real(interval)
-	next := time.Now().Add(every * time.Duration(first) / time.Duration(len(w.dead)))
-	for ; story.Sleep(ctx, time.Until(next)) == nil; next = next.Add(every) {
+	time.Sleep(w.Real(interval) * time.Duration(first) / time.Duration(len(w.dead)))
+	ticker := time.NewTicker(w.Real(interval))
+	defer ticker.Stop()
+	for {
 		packet = packet[:0]
 		for i := first; i < min(first+perHost, len(w.dead)); i++ {
 			if !w.dead[i].Load() {
@@ -206,5 +197,10 @@ func (w *witness) host(ctx context.Context, conn net.Conn, first int) {
 			}
 		}
 		conn.Write(packet) // a packet that cannot be sent is lost, as UDP allows
+		select {
+		case <-end:
+			return
+		case <-ticker.C:
+		}
 	}
 }

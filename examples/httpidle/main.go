@@ -14,7 +14,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -48,11 +47,9 @@ func main() {
 	}.Main()
 }
 
-func play(ctx context.Context, r *story.Run) error {
+func play(r *story.Run) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
+	story.Must(err)
 	limits := netidle.HTTPLimits{Idle: r.Real(idleLimit), Body: r.Real(bodyLimit),
 		Response: r.Real(bodyLimit), Lifetime: r.Real(lifeLimit)}
 	var names sync.Map // of the clients, by address
@@ -62,30 +59,27 @@ func play(ctx context.Context, r *story.Run) error {
 		r.Printf("server: closed the connection of %s, reason: %v", name, why)
 	}
 	r.Printf("server: limits are idle %v, body %v, life %v", idleLimit, bodyLimit, lifeLimit)
-	serving, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- serve(serving, &http.Server{Handler: handler(r)}, l, limits, closed) }()
-	err = story.Together(len(clients), func(i int) error {
+	go func() { served <- serve(ctx, &http.Server{Handler: handler(r)}, l, limits, closed) }()
+	story.Together(len(clients), func(i int) {
 		began := time.Now() // before the server knows of the connection
 		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			return err
-		}
+		story.Must(err)
 		defer conn.Close()
-		defer context.AfterFunc(ctx, func() { conn.Close() })()
 		names.Store(conn.LocalAddr().String(), clients[i].name)
-		return clients[i].visit(ctx, r, conn, began)
+		clients[i].visit(r, conn, began)
 	})
 	// A client may see the end of its connection before the server tells.
-	err = errors.Join(err, r.Await(ctx, 0, r.Verdict))
+	story.Must(r.Await(0, r.Verdict))
 	stop()
-	return errors.Join(err, <-served)
+	story.Must(<-served)
 }
 
 func handler(r *story.Run) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
-		if req.URL.Path == "/report" && story.Sleep(req.Context(), r.Real(reportTime)) != nil {
-			return
+		if req.URL.Path == "/report" {
+			time.Sleep(r.Real(reportTime))
 		}
 		if n, err := io.Copy(io.Discard, req.Body); err == nil {
 			fmt.Fprintf(w, "hello, you have sent %d bytes\n", n)
@@ -119,12 +113,10 @@ var clients = []client{
 	{"finn", "uploads three bytes of ten, and stops", 0, 1, upload, netidle.ReadIdle, bodyLimit},
 }
 
-func (c client) visit(ctx context.Context, r *story.Run, conn net.Conn, began time.Time) error {
+func (c client) visit(r *story.Run, conn net.Conn, began time.Time) {
 	const isClosed = "the connection of %s is closed, reason: %v"
 	r.Printf("%s: %s", c.name, c.plan)
-	if err := story.Sleep(ctx, r.Real(c.first)); err != nil {
-		return err
-	}
+	time.Sleep(r.Real(c.first))
 	in, last := bufio.NewReader(conn), began // when it last gave a sign of life
 	for i := range c.times {
 		before := last
@@ -134,15 +126,13 @@ func (c client) visit(ctx context.Context, r *story.Run, conn net.Conn, began ti
 		} else if err != nil && time.Since(before) >= r.Real(idleLimit-askEvery) {
 			r.Printf("%s: this machine is so busy that the connection was idle", c.name)
 			r.Want(0, 1, before.Add(r.Real(idleLimit)), isClosed, c.name, netidle.Idle)
-			return nil
+			return
 		} else if err != nil && (c.reason == netidle.Lifetime || c.reason == netidle.ReadIdle) {
 			break // as planned
 		} else if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+			story.Must(fmt.Errorf("%s: %w", c.name, err))
 		}
-		if err := story.Sleep(ctx, r.Real(askEvery)); err != nil {
-			return err
-		}
+		time.Sleep(r.Real(askEvery))
 	}
 	if c.reason == netidle.Lifetime {
 		last = began
@@ -151,7 +141,6 @@ func (c client) visit(ctx context.Context, r *story.Run, conn net.Conn, began ti
 		r.Want(1, 1, last.Add(r.Real(c.limit)), isClosed, c.name, c.reason)
 		in.ReadByte() // waits for the end
 	}
-	return nil
 }
 
 // ask sends a request and reads the answer.

@@ -10,8 +10,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,7 +50,7 @@ type reader struct {
 	gaps int       // between two reads, long enough for a digest
 }
 
-func play(ctx context.Context, r *story.Run) error {
+func play(r *story.Run) {
 	const m = time.Minute
 	readers := []*reader{
 		{name: "ada", visits: []time.Duration{m, 60 * m, 120 * m}},
@@ -71,11 +69,11 @@ func play(ctx context.Context, r *story.Run) error {
 		tell(r, name, "digest to %s, whose last read was two hours ago: %d new", name, len(unread))
 	})
 	tw.ScheduleFunc(timingwheel.Every(r.Real(newsGap)), n.publish)
-	err := story.Together(len(readers), func(i int) error { return readers[i].visit(ctx, r, n) })
-	err = errors.Join(err, r.Until(ctx, 5*time.Hour+newsGap))
+	story.Together(len(readers), func(i int) { readers[i].visit(r, n) })
+	r.Until(5*time.Hour + newsGap)
 	left := n.stop()
 	r.Printf("the server closes; digests that were still to come: %q", left)
-	err = errors.Join(err, story.Within(tw.Shutdown))
+	story.Within(tw.Shutdown)
 	sent := -returners // the digests after their second reads
 	for _, a := range readers {
 		least, earliest := 1, a.last.Add(r.Real(quiet))
@@ -89,19 +87,12 @@ func play(ctx context.Context, r *story.Run) error {
 	}
 	r.Printf("%d readers returned when their digest was due:\n"+
 		"%d had just been sent it, %d moved it later", returners, sent, returners-sent)
-	return err
 }
 
-func (a *reader) visit(ctx context.Context, r *story.Run, n *news) error {
+func (a *reader) visit(r *story.Run, n *news) {
 	for i, at := range a.visits {
-		if err := r.Until(ctx, at); err != nil {
-			return err
-		}
-		if a.late > 0 && i == 1 {
-			due := a.last.Add(r.Real(quiet) + a.late)
-			if err := story.Sleep(ctx, time.Until(due)); err != nil {
-				return err
-			}
+		if r.Until(at); i > 0 && a.late > 0 {
+			time.Sleep(time.Until(a.last.Add(r.Real(quiet) + a.late)))
 		}
 		before, unread, leaves := time.Now(), 0, a.leaves && i == len(a.visits)-1
 		if leaves {
@@ -114,12 +105,11 @@ func (a *reader) visit(ctx context.Context, r *story.Run, n *news) error {
 		}
 		if leaves {
 			tell(r, a.name, "%s wants no digest", a.name)
-			return nil
+			return
 		}
 		tell(r, a.name, "%s reads, %d new", a.name, unread)
 		a.last = before
 	}
-	return nil
 }
 
 // tell prints what happens to a reader, unless it is one of the many returners.

@@ -12,7 +12,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -34,14 +33,14 @@ func main() {
 		About:    "Levels draws how a timer moves down the wheels, one drawing for each move.",
 		Scale:    20,
 		MaxScale: 1000,
-		Play: func(_ context.Context, r *story.Run) error {
+		Play: func(r *story.Run) {
 			if *delay < 1 || *delay > 1727 {
 				story.Misuse("-delay must be between 1 and 1727")
 			}
 			tick := r.Real(time.Second)
 			fmt.Fprintf(r.Out, "Wheels of %d slots, each slot twice. A tick of %v stands for 1 s.\n"+
 				"< > is the slot of the current time, * the slot of the timer.\n", slots, tick)
-			return walk(r.Out, tick, *delay)
+			story.Must(walk(r.Out, tick, *delay))
 		},
 	}.Main()
 }

@@ -40,16 +40,16 @@ func main() {
 			"and nothing was forgotten",
 		Scale:    600,  // leaves a receiver 100 ms for its answer
 		MaxScale: 6000, // 300 s in 50 ms
-		Play: func(ctx context.Context, r *story.Run) error {
+		Play: func(r *story.Run) {
 			if *timeout <= 0 {
 				story.Misuse("-timeout must be positive")
 			}
-			return play(ctx, r, *timeout)
+			play(r, *timeout)
 		},
 	}.Main()
 }
 
-func play(ctx context.Context, r *story.Run, timeout time.Duration) error {
+func play(r *story.Run, timeout time.Duration) {
 	receivers := httptest.NewServer(http.HandlerFunc(receive))
 	defer receivers.Close()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: r.Real(timeout)}
@@ -90,31 +90,31 @@ func play(ctx context.Context, r *story.Run, timeout time.Duration) error {
 			s, err := nt.send(receivers.URL+path, []byte("hello"), p)
 			r.Want(1, 1, sending, "attempt 1 at %s", title(s))
 			r.Want(1, 1, sending, "%s is %s", title(s), end)
-			r.Check(err == nil, "%s: %w", title(s), err)
+			story.Must(err)
 		}}
 	}
-	err := r.Play(ctx,
+	r.Play(
 		send(0, "/fails/3", every, "delivered"),
 		send(0, "/hangs/2", every, "delivered"),
 		send(0, "/fails/2", steps, "delivered"),
 		send(0, "/fails/99", steps, "given up"),
 		send(time.Hour, "/fails/99", every, "listed by stop"),
-		story.Scene{At: 73 * time.Minute, Do: func() {}},
 	)
+	r.Until(73 * time.Minute)
 	// On a busy machine the last of the steps may be still to come.
-	err = errors.Join(err, r.Await(ctx, r.Real(time.Hour), func() error {
+	story.Must(r.Await(r.Real(time.Hour), func() error {
 		if open := nt.pending(); len(open) != 1 || open[0].Attempts == 0 {
 			return fmt.Errorf("still open: %v", open)
 		}
 		return nil
 	}))
-	return errors.Join(err, story.Within(func(ctx context.Context) error {
+	story.Within(func(ctx context.Context) error {
 		for _, s := range nt.stop(ctx) {
 			r.Printf("%s was not delivered (attempts: %d)", title(s), s.Attempts)
 			r.See(time.Now(), "%s is listed by stop", title(s))
 		}
 		return tw.Shutdown(ctx)
-	}))
+	})
 }
 
 // post makes one attempt. Any status from 200 to 299 is a success. A receiver may get a

@@ -10,8 +10,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -41,7 +39,7 @@ func main() {
 	}.Main()
 }
 
-func play(ctx context.Context, r *story.Run) error {
+func play(r *story.Run) {
 	tw := timingwheel.New()
 	s := &shop{
 		tw: tw, payWithin: r.Real(payWithin), remindBefore: r.Real(remindBefore),
@@ -52,21 +50,22 @@ func play(ctx context.Context, r *story.Run) error {
 		},
 	}
 	r.Printf("%d customers order a poster each and hesitate to pay; they are not listed", latecomers)
-	err := story.Together(latecomers+3, func(i int) error {
+	story.Together(latecomers+3, func(i int) {
 		switch i {
 		case 0:
-			return visit(ctx, r, s, "ada", "mug", 2, r.Real(5*time.Minute))
+			visit(r, s, "ada", "mug", 2, r.Real(5*time.Minute))
 		case 1:
-			return visit(ctx, r, s, "ben", "lamp", 1, r.Real(25*time.Minute))
+			visit(r, s, "ben", "lamp", 1, r.Real(25*time.Minute))
 		case 2:
-			return visit(ctx, r, s, "cleo", "mug", 3, r.Real(32*time.Minute))
+			visit(r, s, "cleo", "mug", 3, r.Real(32*time.Minute))
+		default:
+			last := s.payWithin + time.Duration(i-latecomers/2)*100*time.Microsecond
+			visit(r, s, fmt.Sprint("latecomer ", i), "poster", 1, last)
 		}
-		last := s.payWithin + time.Duration(i-latecomers/2)*100*time.Microsecond
-		return visit(ctx, r, s, fmt.Sprint("latecomer ", i), "poster", 1, last)
 	})
 	pending := tw.Len()
 	r.Check(pending == 0, "%d timers are pending although no order is unpaid", pending)
-	err = errors.Join(err, story.Within(tw.Shutdown))
+	story.Within(tw.Shutdown)
 	left, inTime := maps.Clone(goods), 0
 	for _, o := range s.orders {
 		if o.State == "paid" {
@@ -79,21 +78,15 @@ func play(ctx context.Context, r *story.Run) error {
 	r.Printf("%d of the %d latecomers were in time", inTime, latecomers)
 	r.Printf("the shop closes, %d timers are pending", pending)
 	r.Check(maps.Equal(s.stock, left), "in stock are %v, want %v", s.stock, left)
-	return err
 }
 
 // visit orders something, pays after a while, and says what the shop must have done by then.
-func visit(ctx context.Context, r *story.Run, s *shop, name, item string, quantity int,
-	pays time.Duration) error {
+func visit(r *story.Run, s *shop, name, item string, quantity int, pays time.Duration) {
 	placing := time.Now()
 	d, err := s.place(name, item, quantity)
-	if err != nil {
-		return err
-	}
+	story.Must(err)
 	tell(r, d, fmt.Sprintf("takes %d x %s", quantity, item))
-	if err := story.Sleep(ctx, time.Until(placing.Add(pays))); err != nil {
-		return err
-	}
+	time.Sleep(time.Until(placing.Add(pays)))
 	cancelled := 0
 	if d, err = s.pay(d.ID); err == nil {
 		tell(r, d, "is paid")
@@ -108,7 +101,6 @@ func visit(ctx context.Context, r *story.Run, s *shop, name, item string, quanti
 	}
 	r.Want(0, reminded, reminder, "order %d is reminded", d.ID)
 	r.Want(cancelled, cancelled, placing.Add(s.payWithin), "order %d is cancelled", d.ID)
-	return nil
 }
 
 // tell prints what happens to an order, unless it is one of the many posters.

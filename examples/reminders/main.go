@@ -10,8 +10,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -47,11 +45,11 @@ func main() {
 		MaxScale: 1e6,
 		Opening:  opening,
 		Layout:   "Mon 15:04",
-		Play: func(ctx context.Context, r *story.Run) error {
+		Play: func(r *story.Run) {
 			if *subscribers < 4 || *subscribers > 5000 {
 				story.Misuse("-subscribers must be between 4 and 5000")
 			}
-			return play(ctx, r, *subscribers)
+			play(r, *subscribers)
 		},
 	}.Main()
 }
@@ -63,7 +61,7 @@ type days struct {
 	ids map[string]int // of meetings and tickets
 }
 
-func play(ctx context.Context, r *story.Run, subscribers int) error {
+func play(r *story.Run, subscribers int) {
 	tw, s := timingwheel.New(), &days{r, make(map[string]int)}
 	h := &hub{all: make(map[string]chan event)}
 	c := &calendar{tw: tw, lead: r.Real(reminderLead), meetings: make(map[int]*meeting),
@@ -94,7 +92,7 @@ func play(ctx context.Context, r *story.Run, subscribers int) error {
 	r.Printf("%d subscribers, among them anna, ben, the lead and the head", len(names))
 	r.Printf("> marks requests; the other lines are what the service does by itself")
 	lunch, push := r.RealAt(on(1, 12, 0)), event{"push", "lunch is in the garden today"}
-	err := r.Play(ctx,
+	r.Play(
 		s.at(0, 8, 0, "anna plans the review with ben for Tue 10:00",
 			func() { s.planned(c.add("review", r.RealAt(on(1, 10, 0)), "anna", "ben")) }),
 		s.at(0, 8, 0, "anna plans the retro with ben for Tue 09:00",
@@ -119,7 +117,7 @@ func play(ctx context.Context, r *story.Run, subscribers int) error {
 		}),
 		s.at(2, 10, 0, "the story ends", func() {}),
 	)
-	err = errors.Join(err, r.Await(ctx, 0, r.Verdict))
+	story.Must(r.Await(0, r.Verdict))
 	var late []time.Duration
 	for _, name := range names {
 		for _, at := range r.Seen("%s gets the %s %q", name, push.kind, push.text) {
@@ -127,7 +125,7 @@ func play(ctx context.Context, r *story.Run, subscribers int) error {
 		}
 	}
 	r.Printf("lateness of the push in real time:\n%s", story.Percentiles(late))
-	return errors.Join(err, story.Within(tw.Shutdown))
+	story.Within(tw.Shutdown)
 }
 
 // at returns a scene that makes a request.

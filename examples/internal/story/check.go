@@ -1,7 +1,6 @@
 package story
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -82,14 +81,10 @@ func (r *Run) Verdict() error {
 
 // Await calls done until it returns nil, and gives up with its last error after the planned time
 // and some patience.
-func (r *Run) Await(ctx context.Context, planned time.Duration, done func() error) error {
-	for end := time.Now().Add(planned + patience); ; {
-		err := done()
-		if err == nil || time.Now().After(end) {
+func (r *Run) Await(planned time.Duration, done func() error) error {
+	for end := time.Now().Add(planned + patience); ; time.Sleep(5 * time.Millisecond) {
+		if err := done(); err == nil || time.Now().After(end) {
 			return err
-		}
-		if ended := Sleep(ctx, 5*time.Millisecond); ended != nil {
-			return errors.Join(ended, err)
 		}
 	}
 }

@@ -5,12 +5,10 @@ package story
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"flag"
 	"fmt"
+	"log"
 	"os"
-	"os/signal"
 	"runtime"
 	"strings"
 	"time"
@@ -28,14 +26,13 @@ type Program struct {
 	Opening  time.Time // time of the story when it begins
 	Layout   string    // of the time on each line, as in time.Format; the default is time.TimeOnly
 
-	// Play plays the story. Everything that it starts has ended when it returns.
-	Play func(context.Context, *Run) error
+	Play func(*Run) // everything that it starts has ended when it returns
 }
 
-// Main is the main function of a program. The exit status is 1 if the story fails or is
-// interrupted, and 2 if the command line is wrong.
+// Main is the main function of a program. The exit status is 1 if the story fails, and 2 if the
+// command line is wrong.
 func (p Program) Main() {
-	r := &Run{Out: os.Stdout, scale: 1, opening: p.Opening,
+	r := &Run{Out: os.Stdout, Passed: p.Passed, scale: 1, opening: p.Opening,
 		layout: cmp.Or(p.Layout, time.TimeOnly)}
 	if p.Scale != 0 {
 		flag.Float64Var(&r.scale, "scale", p.Scale, "`seconds` of the story that pass in one second")
@@ -52,13 +49,10 @@ func (p Program) Main() {
 	if p.Scale != 0 && !(r.scale >= 0.1 && r.scale <= p.MaxScale) { // NaN fails both comparisons
 		Misuse("-scale must be between 0.1 and %v", p.MaxScale)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := p.run(ctx, r)
-	stop()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", p.Name, strings.ReplaceAll(err.Error(), "\n", "; "))
-		os.Exit(1)
-	}
+	log.SetFlags(0)
+	log.SetPrefix(p.Name + ": ")
+	r.began = time.Now().Round(0)
+	Must(r.play(p.Play))
 }
 
 // Misuse says what is wrong with the command line and exits as package flag does.
@@ -68,20 +62,23 @@ func Misuse(format string, args ...any) {
 	os.Exit(2)
 }
 
-func (p Program) run(ctx context.Context, r *Run) error {
-	before := runtime.NumGoroutine()
-	r.Passed, r.began = p.Passed, time.Now().Round(0)
-	err := p.Play(ctx, r)
-	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted")
-	} else if err == nil {
-		err = r.Await(context.Background(), 0, func() error {
-			if n := runtime.NumGoroutine() - before; n > 0 {
-				return fmt.Errorf("%d goroutines are left", n)
-			}
-			return nil
-		})
+// Must ends the program unless err is nil.
+func Must(err error) {
+	if err != nil {
+		log.Fatal(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
+}
+
+// play plays the story and returns what is wrong.
+func (r *Run) play(story func(*Run)) error {
+	before := runtime.NumGoroutine()
+	story(r)
+	err := r.Await(0, func() error {
+		if n := runtime.NumGoroutine() - before; n > 0 {
+			return fmt.Errorf("%d goroutines are left", n)
+		}
+		return nil
+	})
 	if err == nil && r.Passed != "" {
 		if err = r.Verdict(); err == nil {
 			r.Printf("all is well: %s", r.Passed)

@@ -2,7 +2,6 @@ package story
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -71,45 +70,29 @@ type Scene struct {
 	Do func()
 }
 
-// Play plays the scenes in order, each not before its time, until ctx ends.
-func (r *Run) Play(ctx context.Context, scenes ...Scene) error {
+// Play plays the scenes in order, each not before its time.
+func (r *Run) Play(scenes ...Scene) {
 	for _, s := range scenes {
-		if err := r.Until(ctx, s.At); err != nil {
-			return err
-		}
+		r.Until(s.At)
 		s.Do()
 	}
-	return nil
 }
 
 // Until sleeps until d after the opening.
-func (r *Run) Until(ctx context.Context, d time.Duration) error {
-	return Sleep(ctx, time.Until(r.began.Add(r.Real(d))))
-}
+func (r *Run) Until(d time.Duration) { time.Sleep(time.Until(r.began.Add(r.Real(d)))) }
 
-// Sleep returns after d of the machine's time, or with an error when ctx ends.
-func Sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-	return ctx.Err()
-}
-
-// Together calls f for 0 to n-1 at the same time and returns all errors.
-func Together(n int, f func(i int) error) error {
-	errs := make([]error, n)
+// Together calls f for 0 to n-1 at the same time.
+func Together(n int, f func(i int)) {
 	var running sync.WaitGroup
 	for i := range n {
-		running.Go(func() { errs[i] = f(i) })
+		running.Go(func() { f(i) })
 	}
 	running.Wait()
-	return errors.Join(errs...)
 }
 
 // Within calls end, such as a wheel's Shutdown, with a context that lasts ten seconds.
-func Within(end func(context.Context) error) error {
+func Within(end func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	return end(ctx)
+	Must(end(ctx))
 }

@@ -2,9 +2,8 @@ package story
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,28 +39,19 @@ func TestPlay(t *testing.T) {
 		var out bytes.Buffer
 		r, began := NewRun(opening, 60), time.Now()
 		r.Out = &out
-		say := func(text string) func() { return func() { r.Printf("%s", text) } }
-		ctx, cancel := context.WithTimeout(t.Context(), 61*time.Second)
-		defer cancel()
-		err := r.Play(ctx, Scene{time.Minute, say("one\nand more")}, Scene{time.Hour, say("two")},
-			Scene{2 * time.Hour, say("three")})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		r.Play(Scene{time.Minute, func() { r.Printf("one\nand more") }},
+			Scene{time.Hour, func() { r.Printf("two") }})
 		require.Equal(t, "06:01:00  one\n          and more\n07:00:00  two\n", out.String())
-		require.Equal(t, 61*time.Second, time.Since(began))
-		broken, began := func() error { return errBroken }, time.Now()
-		require.ErrorIs(t, r.Await(t.Context(), time.Second, broken), errBroken)
-		require.GreaterOrEqual(t, time.Since(began), time.Second+patience)
-		require.ErrorIs(t, r.Await(ctx, time.Hour, broken), context.DeadlineExceeded)
-		require.NoError(t, r.Await(ctx, 0, func() error { return nil }))
+		require.Equal(t, time.Minute, time.Since(began))
+		require.ErrorIs(t, r.Await(time.Second, func() error { return errBroken }), errBroken)
+		require.GreaterOrEqual(t, time.Since(began), time.Minute+time.Second+patience)
 	})
-	err := Together(2, func(i int) error { return fmt.Errorf("error %d", i) })
-	require.EqualError(t, err, "error 0\nerror 1")
 	require.Equal(t, "p50 2s  p90 2s  p99 2s  max 3s",
 		Percentiles([]time.Duration{3 * time.Second, time.Second, 2 * time.Second}))
 }
 
-// TestRun runs stories that want "e" once or twice, and not before the opening.
-func TestRun(t *testing.T) {
+// TestVerdict plays stories that want "e" once or twice, and not before the opening.
+func TestVerdict(t *testing.T) {
 	for want, seen := range map[string][]time.Time{
 		"":                               {opening},
 		"e: seen 0 times, want 1 to 2":   nil,
@@ -69,25 +59,21 @@ func TestRun(t *testing.T) {
 		"e: 2ns early":                   {opening, opening.Add(-2)},
 		"other: seen 1 times, want 0 to": {opening, opening},
 		"failed":                         {opening},
-		"interrupted":                    {opening},
 	} {
 		var out bytes.Buffer
 		r := NewRun(opening, 1)
-		r.Out = &out
-		err := Program{Passed: "it works", Play: func(_ context.Context, r *Run) error {
+		r.Out, r.Passed = &out, "it works"
+		err := r.play(func(r *Run) {
 			r.Want(5, 5, time.Time{}, "e")
 			r.Want(1, 2, opening, "%s", "e")
 			for _, at := range seen {
 				r.See(at, "%s", "e")
 			}
 			require.Equal(t, seen, r.Seen("e"))
-			if r.Check(want != "failed", "failed"); want == "interrupted" {
-				return fmt.Errorf("e: %w", context.Canceled)
-			} else if want == "other: seen 1 times, want 0 to" {
+			if r.Check(want != "failed", "failed"); strings.HasPrefix(want, "other") {
 				r.See(opening, "other")
 			}
-			return nil
-		}}.run(t.Context(), r)
+		})
 		if want == "" {
 			require.NoError(t, err)
 			require.Regexp(t, `^06:..:..  all is well: it works\n$`, out.String())
@@ -96,14 +82,16 @@ func TestRun(t *testing.T) {
 			require.Empty(t, out.String())
 		}
 	}
+}
+
+func TestGoroutinesAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan struct{})
 		defer close(ended)
-		require.ErrorContains(t, Program{Play: func(context.Context, *Run) error {
+		require.ErrorContains(t, NewRun(opening, 1).play(func(*Run) {
 			for range 10 { // more than earlier tests leave to end meanwhile
 				go func() { <-ended }()
 			}
-			return nil
-		}}.run(t.Context(), NewRun(opening, 1)), "goroutines are left")
+		}), "goroutines are left")
 	})
 }
