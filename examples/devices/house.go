@@ -45,7 +45,8 @@ type order struct {
 
 func newHouse(tw *timingwheel.TimingWheel, t table, retry time.Duration,
 	tell func(context.Context, string, bool) error, report func(order, error, bool)) *house {
-	h := &house{table: t, retry: retry, tell: tell, report: report, devices: make(map[string]*device)}
+	h := &house{table: t, retry: retry, tell: tell, report: report}
+	h.devices = make(map[string]*device)
 	h.ctx, h.close = context.WithCancel(context.Background())
 	for _, l := range t {
 		if h.devices[l.device] == nil {

@@ -134,7 +134,8 @@ func (n *night) play() {
 	tw := timingwheel.New()
 	h := newHouse(tw, t, n.Real(retryAfter), n.tell, n.report)
 	// The schedule ends by itself. Stop might take away the last run when it is late.
-	tw.ScheduleFunc(inStory{n.Run, h}, h.run, timingwheel.RunMissed(), timingwheel.QueueWhileRunning())
+	tw.ScheduleFunc(inStory{n.Run, h}, h.run,
+		timingwheel.RunMissed(), timingwheel.QueueWhileRunning())
 	for line, want := range asked {
 		for _, t := range want.times {
 			n.Want(1, 1, n.RealAt(t), "%s for %s ends", line, t)
@@ -159,7 +160,7 @@ func (n *night) play() {
 	story.Within(tw.Shutdown)
 	for line, want := range asked {
 		seen := len(n.Seen("%s is switched", line))
-		n.Check(seen >= want.switches-n.replaced, "%s: %d times, want %d", line, seen, want.switches)
+		n.Check(seen >= want.switches-n.replaced, "%s: seen %d times", line, seen)
 	}
 }
 

@@ -12,17 +12,17 @@ import (
 
 func TestParseTable(t *testing.T) {
 	for text, want := range map[string]string{
-		houseTable: "",
-		"30 6 mon-fri boiler on\r\n0 22 * hall off\r\n": "",
-		"0,15,30-40 */2 sat-mon,wed lamp on":            "",
-		"0 1 * lamp on\n0 25 * lamp off":                `line 2: hour "25": not between 0 and 23`,
-		"60 1 * lamp on":                                `line 1: minute "60": not between 0 and 59`,
-		"-1 1 * lamp on":                                `line 1: minute "-1": not between 0 and 59`,
-		"# lamp\n\n0 1 someday lamp on":                 `line 3: weekday "someday": not between 0 and 6`,
-		"*/0 1 * lamp on":                               `line 1: minute "*/0": not between 1 and 59`,
-		"0, 1 * lamp on":                                `line 1: minute "0,": not between 0 and 59`,
-		"0 1 lamp on":                                   "line 1: 4 columns instead of 5: minute hour weekday device on/off",
-		"0 1 * lamp dim":                                `line 1: "dim" is neither on nor off`,
+		houseTable:                           "",
+		"30 6 mon-fri boiler on\r\n":         "",
+		"0,15,30-40 */2 sat-mon,wed lamp on": "",
+		"0 1 * x on\n0 25 * x off":           `line 2: hour "25": not between 0 and 23`,
+		"60 1 * lamp on":                     `line 1: minute "60": not between 0 and 59`,
+		"-1 1 * lamp on":                     `line 1: minute "-1": not between 0 and 59`,
+		"# lamp\n\n0 1 someday lamp on":      `line 3: weekday "someday": not between 0 and 6`,
+		"*/0 1 * lamp on":                    `line 1: minute "*/0": not between 1 and 59`,
+		"0, 1 * lamp on":                     `line 1: minute "0,": not between 0 and 59`,
+		"0 1 lamp on":                        "line 1: 4 columns, want 5: minute hour weekday device on",
+		"0 1 * lamp dim":                     `line 1: "dim" is neither on nor off`,
 	} {
 		if _, err := parseTable(text); want == "" {
 			require.NoError(t, err, text)

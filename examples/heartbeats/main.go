@@ -164,8 +164,8 @@ func (w *witness) play(addr string) {
 		reached string
 	}{
 		{"the clients start", nil, "every client was heard, none is suspected"},
-		{fmt.Sprintf("%d clients die", len(victims)), victims, "all of them are suspected, and no others"},
-		{fmt.Sprintf("%d of them return", len(lucky)), lucky, "these are no longer suspected, the others are"},
+		{fmt.Sprintf("%d clients die", len(victims)), victims, "exactly these are suspected"},
+		{fmt.Sprintf("%d of them return", len(lucky)), lucky, "these are suspected no longer"},
 		{"nothing changes", nil, "nothing has changed, and the story ends"},
 	} {
 		w.Printf("%s", step.change)

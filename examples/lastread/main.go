@@ -1,7 +1,7 @@
 // Lastread is a news server that mails each reader a digest two hours after their last read. Every
 // read moves the digest later, so there is one timer for each reader who was there lately, and
-// none for those whose digest was sent. The program plays five hours in which some readers return at
-// the very moment of their digest, and checks that none is early, lost, or sent once too often.
+// none for those whose digest was sent. The program plays five hours. Some readers return at the
+// very moment of their digest. It checks that none is early, lost, or sent once too often.
 //
 //	go run ./examples/lastread               five hours in five seconds
 //	go run ./examples/lastread -scale 600    the same in half a minute
@@ -38,8 +38,8 @@ func main() {
 	}.Main()
 }
 
-// A reader reads at each visit. After the last read a digest must follow, unless the reader leaves or
-// the server closes before. More may be sent in long gaps between reads.
+// A reader reads at each visit. After the last read a digest must follow, unless the reader leaves
+// or the server closes before. More may be sent in long gaps between reads.
 type reader struct {
 	name   string
 	visits []time.Duration

@@ -48,8 +48,8 @@ func (n *news) leave(reader string) bool {
 	return ok
 }
 
-// digest is called when the reader has read nothing for as long as quiet. If the reader returns at that
-// very moment, each article is in the answer to the read or in the mail.
+// digest is called when the reader has read nothing for as long as quiet. If the reader returns at
+// that very moment, each article is in the answer to the read or in the mail.
 func (n *news) digest(reader string, _ struct{}) { n.mail(reader, n.unread(reader)) }
 
 func (n *news) unread(reader string) []string {

@@ -38,7 +38,7 @@ func main() {
 				story.Misuse("-delay must be between 1 and 1727")
 			}
 			tick := r.Real(time.Second)
-			fmt.Fprintf(r.Out, "Wheels of %d slots, each slot twice. A tick of %v stands for 1 s.\n"+
+			fmt.Fprintf(r.Out, "Each row is a wheel of %d slots, twice. %v stand for 1 s.\n"+
 				"< > is the slot of the current time, * the slot of the timer.\n", slots, tick)
 			story.Must(walk(r.Out, tick, *delay))
 		},
@@ -67,7 +67,7 @@ func walk(out io.Writer, tick time.Duration, delay int) error {
 					continue
 				}
 				width := int(level.Tick / tick) // of a slot, in ticks
-				fmt.Fprintf(out, "\nat %3d s  it %s the %s wheel, slot %d, which is due at %d s\n\n",
+				fmt.Fprintf(out, "\nat %3d s  it %s the %s wheel, slot %d, due at %d s\n\n",
 					now, verb, ordinals[i], delay/width%(2*slots), delay/width*width)
 				draw(out, len(levels), now, i, delay)
 				before, verb = i, "moves to"

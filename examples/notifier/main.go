@@ -31,7 +31,7 @@ import (
 
 func main() {
 	timeout := flag.Duration("timeout", time.Minute,
-		"how long a receiver may take to answer, in the time of the story")
+		"how long a receiver may take to answer, in time of the story")
 	story.Program{
 		Name: "notifier",
 		About: "Notifier posts notifications to receivers that fail for a while, every 300 s or\n" +

@@ -49,7 +49,7 @@ func play(r *story.Run) {
 			tell(r, d, "is "+event)
 		},
 	}
-	r.Printf("%d customers order a poster each and hesitate to pay; they are not listed", latecomers)
+	r.Printf("%d latecomers, who are not listed, order a poster each", latecomers)
 	story.Together(latecomers+3, func(i int) {
 		switch i {
 		case 0:

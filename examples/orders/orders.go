@@ -36,7 +36,7 @@ type order struct {
 type shop struct {
 	tw                      *timingwheel.TimingWheel
 	payWithin, remindBefore time.Duration
-	tell                    func(event string, d details) // "reminded", "cancelled"; called without mu
+	tell                    func(event string, d details) // reminded, cancelled; without mu
 
 	mu     sync.Mutex
 	stock  map[string]int

@@ -33,9 +33,8 @@ func (onTheHalf) Next(t time.Time) time.Time {
 
 func main() {
 	flag.Usage = func() {
-		fmt.Fprint(flag.CommandLine.Output(),
-			"Quickstart shows the calls of package timingwheel one after the other, in three seconds.\n\n"+
-				"usage: go run ./examples/quickstart\n")
+		fmt.Fprintln(flag.CommandLine.Output(), "Quickstart shows the calls of package "+
+			"timingwheel one by one.\n\nusage: go run ./examples/quickstart")
 	}
 	if flag.Parse(); flag.NArg() > 0 {
 		flag.Usage()
@@ -56,8 +55,8 @@ func main() {
 	unwanted := tw.AfterFunc(150*time.Millisecond, func() { say("never printed") })
 	say("Stop: %t, the call after 150 ms is not made", unwanted.Stop())
 
-	moved := tw.AfterFunc(200*time.Millisecond, func() { say("Reset: called after 300 ms instead of 200") })
-	say("Reset: %t, the call was pending and is made 300 ms from now", moved.Reset(300*time.Millisecond))
+	moved := tw.AfterFunc(200*time.Millisecond, func() { say("Reset: called after 300 ms") })
+	say("Reset: %t, the call was pending and moves to 300 ms", moved.Reset(300*time.Millisecond))
 
 	s := &session{user: "gopher"}
 	tw.Init(&s.idle, func() { say("Init: session of %s closed, idle for 250 ms", s.user) })

@@ -54,8 +54,8 @@ func main() {
 	}.Main()
 }
 
-// days is the story. What each subscriber must get follows from the answers of the service and not
-// from the clock: if a busy machine moves a meeting after its reminder was sent, the answer says so.
+// days is the story. What each subscriber must get follows from the answers of the service, not
+// from the clock. If a busy machine moves a meeting after its reminder was sent, they say so.
 type days struct {
 	*story.Run
 	ids map[string]int // of meetings and tickets

@@ -71,7 +71,8 @@ func (r *Run) Verdict() error {
 	faults := slices.Clip(r.faults)
 	for name, e := range r.events {
 		if n := len(e.seen); n < e.least || n > e.most {
-			faults = append(faults, fmt.Errorf("%s: seen %d times, want %d to %d", name, n, e.least, e.most))
+			faults = append(faults, fmt.Errorf("%s: seen %d times, want %d to %d",
+				name, n, e.least, e.most))
 		} else if n > 0 && e.seen[n-1].Before(e.earliest) {
 			faults = append(faults, fmt.Errorf("%s: %v early", name, e.earliest.Sub(e.seen[n-1])))
 		}

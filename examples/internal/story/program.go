@@ -35,7 +35,7 @@ func (p Program) Main() {
 	r := &Run{Out: os.Stdout, Passed: p.Passed, scale: 1, opening: p.Opening,
 		layout: cmp.Or(p.Layout, time.TimeOnly)}
 	if p.Scale != 0 {
-		flag.Float64Var(&r.scale, "scale", p.Scale, "`seconds` of the story that pass in one second")
+		flag.Float64Var(&r.scale, "scale", p.Scale, "`seconds` of the story that pass in one")
 	}
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "%s\n\nusage: go run ./examples/%s [flags]\n\n",

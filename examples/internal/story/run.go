@@ -61,7 +61,8 @@ func (r *Run) Printf(format string, args ...any) {
 	defer r.mu.Unlock()
 	now := r.StoryAt(time.Now()).Format(r.layout)
 	indent := "\n" + strings.Repeat(" ", len(now)+2)
-	fmt.Fprintf(r.Out, "%s  %s\n", now, strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", indent))
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", indent)
+	fmt.Fprintf(r.Out, "%s  %s\n", now, text)
 }
 
 // A Scene is what happens at a time of the story.
