@@ -230,8 +230,7 @@ func (c *Conn) armLocked() {
 	if c.samplesLocked() {
 		at = min(at, c.now()+shared.limits.lookEvery())
 	}
-	instant := shared.epoch.Add(time.Duration(at))
-	c.timer.ResetAt(instant)
+	c.timer.ResetAt(shared.epoch.Add(time.Duration(at)))
 }
 
 func (c *Conn) disarmLocked() { c.timer.Stop() }

@@ -43,8 +43,8 @@ import (
 // are set, or while the hook runs. Read and Write take it only if the Conn is tracked. more.writing
 // comes before all other locks and is never held together with mu.
 
-// A Conn is a connection with limits. NewConn and Listener.Accept make one. Its methods may be
-// called from several goroutines at once.
+// A Conn is a connection with limits. NewConn and Listener.Accept make one. Multiple goroutines may
+// invoke methods on a Conn simultaneously.
 type Conn struct {
 	inner  net.Conn               // fixed
 	config atomic.Pointer[config] // replaced under mu

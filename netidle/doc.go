@@ -19,7 +19,7 @@ A Conn is a net.Conn with Limits. They bound the time without a read, without a 
 either, the age of the connection, and the duration of a step such as a handshake. When a
 connection reaches a limit, the package calls the hook of WithOnTimeout and closes the connection.
 With WithExpire it sets a deadline in the past instead. Conn.Reason returns which limit was
-reached, and the errors of Read and Write match ErrTimeout.
+reached, and errors.Is finds ErrTimeout in the errors of Read and Write.
 
 # When to use it
 

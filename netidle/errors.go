@@ -9,13 +9,14 @@ import (
 // This file holds the errors of connections that have reached a limit. It takes no lock: Read and
 // Write call explain.
 
-// ErrTimeout is matched by the errors of a connection that has reached a limit, with errors.Is.
+// ErrTimeout is the error that errors.Is finds in the errors of a connection that has reached a
+// limit.
 var ErrTimeout = errors.New("netidle: timeout")
 
 // TimeoutError is the error of Read, Write and other methods of a connection that has reached a
-// limit. It adds the reason to the error of the inner connection. It matches ErrTimeout and, if
-// the connection was closed, net.ErrClosed. If the inner connection returns a *net.OpError, the
-// TimeoutError is inside a *net.OpError, too. io.EOF is returned as it is.
+// limit. It adds the reason to the error of the inner connection. errors.Is finds ErrTimeout in it
+// and, if the connection was closed, net.ErrClosed. If the inner connection returns a *net.OpError,
+// the TimeoutError is inside a *net.OpError, too. io.EOF is returned as it is.
 //
 // TimeoutError is a net.Error. Its Timeout method returns true if a deadline was set (see
 // WithExpire), and false if the connection was closed, by the limit or since then by its owner.
