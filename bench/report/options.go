@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -252,11 +253,16 @@ func pendingLimit(impl string) int {
 	return otherPendingLimit
 }
 
-// takenBy returns the chosen implementations that run the workload at the place.
+// takenBy returns the chosen implementations that run the workload at the place. The connections of
+// IdleServer are pending timers too.
 func (o options) takenBy(wl workload.Workload, p place) []workload.Impl {
+	pending := p.Pending
+	if wl.Name == workload.IdleServer.Name {
+		pending = cmp.Or(o.sized(wl.Name).N, wl.N)
+	}
 	var takes []workload.Impl
 	for _, im := range o.impls {
-		if wl.Takes(im) && p.Pending <= pendingLimit(im.Name) {
+		if wl.Takes(im) && pending <= pendingLimit(im.Name) {
 			takes = append(takes, im)
 		}
 	}
