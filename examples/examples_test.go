@@ -29,7 +29,7 @@ var short = map[string]struct {
 	"levels": {"-scale 100", []string{"third wheel, slot 2,", "second wheel, slot 1,",
 		"first wheel, slot 22,", `\d s  it fires`},
 		[]string{"-delay 0", "-delay 1728", "-scale 0"}},
-	"devices": {"-scale 40000", []string{"lamp-hall off, at attempt", `\d CEST  fan on`,
+	"devices": {"-scale 40000", []string{"lamp-hall off, at attempt", `\d CEST  fan on, at attempt 1; due at 03:00`,
 		"all is well"}, []string{"-scale -1"}},
 	"heartbeats": {"-scale 8 -clients 1000", []string{"50 clients die", "20 of them return",
 		"the wheel woke", "all is well"}, []string{"-clients 3"}},

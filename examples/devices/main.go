@@ -77,7 +77,7 @@ func main() {
 	story.Program{
 		Name:  "devices",
 		About: "Devices switches the plugs and lamps of a house at the times of a table.",
-		Passed: "every device did what the table says, and not early;\n" +
+		Passed: "every device did what the table says, none early;\n" +
 			"dehumidify was never switched on: this night had no 02:30",
 		Scale:    12600,
 		MaxScale: 1e5,
@@ -182,10 +182,8 @@ func (n *night) report(o order, err error, replaced bool) {
 	switch {
 	case replaced:
 		n.Printf("%s is replaced by a later order", o.line)
-	case err == nil && o.attempts > 1:
-		n.Printf("%s, at attempt %d; it was due at %s", o.line, o.attempts, o.at.Format("15:04"))
 	case err == nil:
-		n.Printf("%s", o.line)
+		n.Printf("%s, at attempt %d; due at %s", o.line, o.attempts, o.at.Format("15:04"))
 	case o.attempts == 1:
 		n.Printf("%s: no answer, tried again every %v", o.line, retryAfter)
 	}

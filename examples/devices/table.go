@@ -49,7 +49,7 @@ func parseTable(text string) (t table, _ error) {
 
 func parseLine(fields []string) (l line, err error) {
 	if len(fields) != 5 {
-		return l, fmt.Errorf("%d columns, want 5: minute hour weekday device on", len(fields))
+		return l, fmt.Errorf("%d columns, want 5", len(fields))
 	}
 	l.device, l.on = fields[3], fields[4] == "on"
 	if !l.on && fields[4] != "off" {

@@ -21,7 +21,7 @@ func TestParseTable(t *testing.T) {
 		"# lamp\n\n0 1 someday lamp on":      `line 3: weekday "someday": not between 0 and 6`,
 		"*/0 1 * lamp on":                    `line 1: minute "*/0": not between 1 and 59`,
 		"0, 1 * lamp on":                     `line 1: minute "0,": not between 0 and 59`,
-		"0 1 lamp on":                        "line 1: 4 columns, want 5: minute hour weekday device on",
+		"0 1 lamp on":                        "line 1: 4 columns, want 5",
 		"0 1 * lamp dim":                     `line 1: "dim" is neither on nor off`,
 	} {
 		if _, err := parseTable(text); want == "" {

@@ -33,7 +33,7 @@ const (
 	interval = time.Second // between two heartbeats of a client
 	limit    = 5 * time.Second
 	tick     = 10 * time.Millisecond // fine enough for the limit, with a tenth of the wake-ups
-	perHost  = 100                   // clients that share a socket and its packets
+	perHost  = 100                   // clients that share a packet
 )
 
 func main() {
@@ -62,6 +62,7 @@ type witness struct {
 	*story.Run
 	limit time.Duration
 	dead  []atomic.Bool // by client
+	over  atomic.Bool   // the clients end
 
 	mu      sync.Mutex // guards what follows
 	seen    []sight    // by client
@@ -80,11 +81,16 @@ func (w *witness) watch() {
 	story.Must(err)
 	tw := timingwheel.New(timingwheel.WithTick(w.Real(tick)))
 	d := newDetector(tw, len(w.seen), w.limit, w.judge)
-	var reading sync.WaitGroup
-	reading.Go(func() { w.read(conn, d) })
-	w.play(conn.LocalAddr().String())
+	clients, err := net.Dial("udp", conn.LocalAddr().String())
+	story.Must(err)
+	var running sync.WaitGroup
+	running.Go(func() { w.read(conn, d) })
+	running.Go(func() { w.send(clients) })
+	w.play()
+	w.over.Store(true)
 	conn.Close()
-	reading.Wait()
+	clients.Close()
+	running.Wait()
 	story.Within(tw.Shutdown)
 	w.Printf("%d suspicions of the dead, after the limit in real time by\n%s",
 		len(w.delays), story.Percentiles(w.delays))
@@ -148,14 +154,7 @@ func (w *witness) agreed() error {
 	return w.Verdict()
 }
 
-func (w *witness) play(addr string) {
-	end := make(chan struct{})
-	var hosts sync.WaitGroup
-	for first := 0; first < len(w.dead); first += perHost {
-		conn, err := net.Dial("udp", addr)
-		story.Must(err)
-		hosts.Go(func() { w.host(end, conn, first) })
-	}
+func (w *witness) play() {
 	victims := rand.Perm(len(w.dead))[:len(w.dead)/20]
 	lucky := victims[:len(victims)*2/5]
 	for _, step := range []struct {
@@ -178,29 +177,21 @@ func (w *witness) play(addr string) {
 		w.Printf("%s", step.reached)
 		time.Sleep(w.Real(2 * time.Second))
 	}
-	close(end)
-	hosts.Wait()
 }
 
-// host sends the heartbeats of its clients once per interval. The hosts take turns.
-func (w *witness) host(end chan struct{}, conn net.Conn, first int) {
-	defer conn.Close()
+// send sends the heartbeats of all clients once per interval, those of a host in one packet.
+func (w *witness) send(conn net.Conn) {
+	began, every := time.Now(), w.Real(interval)
+	hosts := (len(w.dead) + perHost - 1) / perHost
 	var packet []byte
-	time.Sleep(w.Real(interval) * time.Duration(first) / time.Duration(len(w.dead)))
-	ticker := time.NewTicker(w.Real(interval))
-	defer ticker.Stop()
-	for {
+	for n := 0; !w.over.Load(); n++ {
+		time.Sleep(time.Until(began.Add(every * time.Duration(n) / time.Duration(hosts))))
 		packet = packet[:0]
-		for i := first; i < min(first+perHost, len(w.dead)); i++ {
+		for i := n % hosts * perHost; i < min((n%hosts+1)*perHost, len(w.dead)); i++ {
 			if !w.dead[i].Load() {
 				packet = append(strconv.AppendInt(packet, int64(i), 10), ' ')
 			}
 		}
 		conn.Write(packet) // a packet that cannot be sent is lost, as UDP allows
-		select {
-		case <-end:
-			return
-		case <-ticker.C:
-		}
 	}
 }

@@ -38,8 +38,8 @@ func main() {
 		Name: "httpidle",
 		About: "Httpidle is an HTTP server that closes idle and old connections, with clients\n" +
 			"that try it.",
-		Passed: "each connection was closed for the right reason and not early,\n" +
-			"or not at all",
+		Passed: "each connection was closed for the right reason,\n" +
+			"and not early, or not at all",
 		Scale:    30,
 		MaxScale: 300, // an idle limit of 200 ms
 		Layout:   "04:05.0",

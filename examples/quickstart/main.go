@@ -85,7 +85,7 @@ func main() {
 		time.Sleep(200 * time.Millisecond)
 		say("Shutdown: the callback has returned")
 	})
-	say("Shutdown: drops what is pending (%d timer) and waits for running callbacks", tw.Len())
+	say("Shutdown: drops %d pending timer and waits for running callbacks", tw.Len())
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := tw.Shutdown(ctx); err != nil {
