@@ -30,7 +30,7 @@ var short = map[string]struct {
 		"first wheel, slot 22,", `\d s  it fires`},
 		[]string{"-delay 0", "-delay 1728", "-scale 0"}},
 	"devices": {"-scale 40000", []string{"lamp-hall off, at attempt",
-		`CEST  fan on, at attempt 1; due at 03:00`, "all is well"}, []string{"-scale -1"}},
+		"CEST  fan on", "all is well"}, []string{"-scale -1"}},
 	"heartbeats": {"-scale 8 -clients 1000", []string{"50 clients die", "20 of them return",
 		"the wheel woke", "all is well"}, []string{"-clients 3"}},
 	"httpidle": {"-scale 60", []string{"connection of anna, reason: idle",
@@ -39,7 +39,7 @@ var short = map[string]struct {
 		[]string{"-scale NaN"}},
 	"idleserver": {"-conns 200 -idle 300ms -run 2s", []string{`opened +200 `, `forgotten +0 `,
 		`= \d+ fired`, "all is well"}, []string{"-conns 0", "-idle 1ms", "-run 0"}},
-	"lastread": {"-scale 9000", []string{`to come: \["dan"\]`, "none was lost"},
+	"lastread": {"-scale 9000", []string{`to come: \[.*"dan"`, "none was lost"},
 		[]string{"-scale 1e9"}},
 	"notifier": {"-scale 1800 -timeout 10m", []string{
 		`#1 to fails/3 \(every\), attempt \d+: delivered`,
