@@ -25,8 +25,16 @@ func TestWorkloads(t *testing.T) {
 					if procs > 1 && !slices.Contains(w.Procs, procs) {
 						continue
 					}
-					r, err := w.Run(tiny(w, im, procs))
-					require.NoError(t, err)
+					var r Result
+					for range 20 {
+						var err error
+						r, err = w.Run(tiny(w, im, procs))
+						require.NoError(t, err)
+						if w.Name != Burst.Name || timedCalls(r) {
+							break
+						}
+						// On an overloaded machine a tiny burst may end before a caller begins.
+					}
 					checkResult(t, w, im, r)
 				}
 			})
@@ -99,6 +107,13 @@ func checkResult(t *testing.T, w Workload, im Impl, r Result) {
 		require.Zero(t, value(t, r, "empty wake-ups"))
 		require.Zero(t, value(t, r, "empty goroutines"))
 	}
+}
+
+// timedCalls reports whether a burst timed calls beside the timers and beside the control.
+func timedCalls(r Result) bool {
+	_, own := r.Get("response p99.9")
+	_, control := r.Get("control response p99.9")
+	return own && control
 }
 
 func value(t *testing.T, r Result, name string) float64 {
