@@ -52,7 +52,7 @@ func parse(args []string, w io.Writer) (options, error) {
 		"largest `number` of timers pending beside the calls; 10 million take 2 to 4 GB. "+
 			"It does not limit the timers of Fire and Burst and the connections of IdleServer")
 	fs.DurationVar(&o.timeout, "timeout", 0,
-		"how much longer than it measures a run may take (default 30s, with -quick 8s); "+
+		"how much longer than it measures a run may take (default 45s, with -quick 8s); "+
 			"a run that takes longer is marked as failed and stops no other")
 	fs.BoolVar(&o.dirty, "dirty", false,
 		"run everything although the tree has uncommitted changes, and say so in the report")
@@ -93,7 +93,7 @@ func parse(args []string, w io.Writer) (options, error) {
 		}
 	}
 	if o.timeout <= 0 {
-		o.timeout = 30 * time.Second
+		o.timeout = 45 * time.Second
 		if o.quick {
 			o.timeout = 8 * time.Second
 		}
