@@ -121,10 +121,10 @@ func (p *pace) left(jobs []job) time.Duration {
 	return sum + time.Duration(factor*float64(guessed))
 }
 
-// expect guesses how long a run takes: the time that it measures, and some microseconds for each
+// expect guesses how long a run takes: the time that it measures, and a microsecond for each
 // timer to start and stop it.
 func expect(j job) time.Duration {
-	const start, perTimer = 150 * time.Millisecond, 2 * time.Microsecond
+	const start, perTimer = 150 * time.Millisecond, time.Microsecond
 	timers := j.Pending
 	if c := j.workload(); j.N == 0 {
 		timers += c.N

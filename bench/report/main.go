@@ -3,7 +3,7 @@
 // repository:
 //
 //	go run ./bench/report -quick          # under a minute, for a look, to bench/scratch
-//	go run ./bench/report                 # all of it, in 25 minutes, to bench/results
+//	go run ./bench/report                 # all of it, in about 20 minutes, to bench/results
 //	go run ./bench/report -render         # bench/results again, from the figures of the last run
 //	go run ./bench/report -workloads Fire,Burst -impls wheel,time
 //
@@ -63,8 +63,14 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	if err := r.tellSource(ctx, o, args); err != nil {
 		return err
 	}
+	// What would fail after the work is to fail before it.
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
-		return err // before the work, not after it
+		return err
+	}
+	if o.out == resultsDir {
+		if _, err := readmeWith(readmeFile, ""); err != nil {
+			return err
+		}
 	}
 	r.Results = o.measure(ctx, newDisplay(w))
 	if r.Stopped = ctx.Err() != nil; r.Stopped && o.out == resultsDir {

@@ -127,12 +127,16 @@ func readmeNumber(v float64, unit string) string {
 	return fmt.Sprintf("%.2f %s", v, unit)
 }
 
-// withTable returns the text of a README with the table between the two lines replaced.
-func withTable(text, table string) (string, error) {
-	before, rest, ok1 := strings.Cut(text, readmeBegin+"\n")
+// readmeWith returns the text of a README with another table between the two lines.
+func readmeWith(file, table string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	before, rest, ok1 := strings.Cut(string(text), readmeBegin+"\n")
 	_, after, ok2 := strings.Cut(rest, readmeEnd)
 	if !ok1 || !ok2 {
-		return "", fmt.Errorf("no table between the lines %q and %q", readmeBegin, readmeEnd)
+		return "", fmt.Errorf("%s has no lines %q and %q", file, readmeBegin, readmeEnd)
 	}
 	return before + readmeBegin + "\n\n" + table + "\n" + readmeEnd + after, nil
 }
@@ -143,13 +147,9 @@ func (r *report) rewriteReadme(file string) error {
 	if err != nil {
 		return err
 	}
-	text, err := os.ReadFile(file)
+	text, err := readmeWith(file, table)
 	if err != nil {
 		return err
 	}
-	changed, err := withTable(string(text), table)
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return os.WriteFile(file, []byte(changed), 0o644)
+	return os.WriteFile(file, []byte(text), 0o644)
 }
