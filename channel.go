@@ -23,24 +23,23 @@ var sending = newKind(behaviour{
 	ring:  ringChannel,
 })
 
-// After returns a channel on which the time is sent once d has passed, even if the wheel
-// is stopped before that. It is NewTimer(d).C: the timer cannot be stopped, so the wheel holds it
-// until it fires, even if no one waits any more.
+// After returns a channel on which the time is sent once d has passed, even if the wheel is stopped
+// before that. It is NewTimer(d).C. The timer cannot be stopped, so the wheel holds it until it
+// fires, even if no goroutine waits any more.
 func (tw *TimingWheel) After(d time.Duration) <-chan time.Time {
 	return tw.newChanTimer("After", d).C
 }
 
-// A ChanTimer sends the time on C when it fires, as a time.Timer does. It is made by
-// NewTimer. Its methods may be called from any goroutine.
+// A ChanTimer sends the time on C when it fires, as a time.Timer does. NewTimer makes one. Its
+// methods may be called from any goroutine.
 type ChanTimer struct {
 	C       <-chan time.Time
 	channel channel
 }
 
-// NewTimer returns a ChanTimer that sends the time on its channel once d has passed, even
-// if the wheel is stopped before that: never early, and late by at most one tick plus what
-// the platform takes to wake up. Once the wheel has been stopped, package time does the
-// sending; Stop and Reset go on as before.
+// NewTimer returns a ChanTimer that sends the time on its channel once d has passed. It is never
+// early, and late by at most one tick plus what the platform takes to wake up. If the wheel is
+// stopped, package time does the sending; Stop and Reset go on as before.
 //
 // As with time.NewTimer since Go 1.23, no value from before a Stop or Reset is received after it.
 // There are two differences, which only package time can avoid. The wheel holds a pending timer,
@@ -48,7 +47,7 @@ type ChanTimer struct {
 // channel has room for one value, which len and cap show.
 //
 // Cost: that of AfterFunc, with three allocations of 216 bytes together. It fires without a
-// goroutine and whatever the executor is.
+// goroutine and does not use the executor.
 func (tw *TimingWheel) NewTimer(d time.Duration) *ChanTimer {
 	return tw.newChanTimer("NewTimer", d)
 }
@@ -60,16 +59,16 @@ func (tw *TimingWheel) newChanTimer(what string, d time.Duration) *ChanTimer {
 	return t
 }
 
-// Stop prevents the ChanTimer from firing. It returns true if it does, and also if
-// the timer had fired and its value, which Stop discards, had not been received:
-// nothing will be received on C until the next Reset. It returns false if there was
-// nothing to prevent.
+// Stop prevents the ChanTimer from firing, and returns true if it does. If the timer has fired and
+// its value has not been received, Stop discards the value and returns true as well. After that
+// nothing is received on C until the next Reset. Stop returns false if there was nothing to
+// prevent.
 func (t *ChanTimer) Stop() bool { return t.channel.stop("Stop") }
 
-// Reset arms the ChanTimer to fire d from now, whether it is pending, has fired or
-// was stopped. It returns true if it was pending, and also if it had fired and its
-// value, which Reset discards, had not been received: what is received on C from now on is of
-// the new arming.
+// Reset arms the ChanTimer to fire d from now, whether it is pending, has fired or was stopped. It
+// returns true if the ChanTimer was pending. If it had fired and its value was not received, Reset
+// discards the value and returns true as well. So what is received on C afterwards belongs to the
+// new arming.
 //
 // Cost: that of Timer.Reset: no lock if a pending timer is moved to later.
 func (t *ChanTimer) Reset(d time.Duration) bool {
@@ -81,20 +80,20 @@ func (t *ChanTimer) Reset(d time.Duration) bool {
 	return c.timer.extend(deadline, now) || c.rearm(deadline, now, 0)
 }
 
-// A Ticker sends the time on C again and again, as a time.Ticker does. It is made by
-// NewTicker. Its methods may be called from any goroutine.
+// A Ticker sends the time on C again and again, as a time.Ticker does. NewTicker makes one. Its
+// methods may be called from any goroutine.
 type Ticker struct {
 	C       <-chan time.Time
 	channel channel
 }
 
-// NewTicker returns a Ticker that sends the time on its channel every d, without
-// drift, until it is stopped itself: it outlives the wheel. It leaves out what a slow
-// receiver does not keep up with, or what a late driver has missed. A d below the tick
-// sends once a tick. It panics if d is not positive.
+// NewTicker returns a Ticker that sends the time on its channel every d, without drift, until its
+// Stop. It outlives the wheel. It leaves out the values that a slow receiver has no room for and
+// the ticks that a late driver has missed. If d is below the tick, it sends once a tick. NewTicker
+// panics if d is not positive.
 //
-// A Ticker must be stopped: the wheel, and package time after it, holds it until then.
-// For a call every d see ScheduleFunc and Every. Cost: that of NewTimer.
+// A Ticker must be stopped: the wheel, and package time after it, holds it until then. To call a
+// function every d, use ScheduleFunc and Every. Cost: that of NewTimer.
 func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	tw.check("NewTicker")
 	mustBePeriod("NewTicker", d)
@@ -104,13 +103,12 @@ func (tw *TimingWheel) NewTicker(d time.Duration) *Ticker {
 	return t
 }
 
-// Stop turns the Ticker off. No value from before it is received after it. It does
-// not close the channel.
+// Stop turns the Ticker off. No value from before the Stop is received after it. Stop does not
+// close the channel.
 func (t *Ticker) Stop() { t.channel.stop("Stop") }
 
-// Reset sets the period to d and sends the next time d from now, also if the Ticker
-// was stopped. No value from before it is received after it. It panics if d is not
-// positive.
+// Reset sets the period to d and arms the Ticker to send d from now, also if it was stopped. No
+// value from before the Reset is received after it. Reset panics if d is not positive.
 func (t *Ticker) Reset(d time.Duration) {
 	c := &t.channel
 	s := c.timer.home("Reset")

@@ -36,28 +36,27 @@ func (tw *TimingWheel) WithTimeout(
 	return tw.newContext("WithTimeout", parent, tw.endAfter(d), false, nil)
 }
 
-// WithDeadline returns a child of parent that ends when the time at has come, by the error
-// context.DeadlineExceeded; when the CancelFunc is called; or when parent ends, whichever
-// is first. It is context.WithDeadline with a timer of the wheel: it is never early, and late by
-// a tick more. Call the CancelFunc as soon as the context is not needed any more.
+// WithDeadline returns a child of parent that ends with context.DeadlineExceeded at the time at, or
+// earlier when the CancelFunc is called or parent ends. It is context.WithDeadline with a timer of
+// the wheel: the context never ends early, and ends up to a tick later than one of package context.
+// Call the CancelFunc as soon as the context is no longer needed.
 //
-// Contexts derived from it need no goroutine each, neither those of this package nor
-// those of package context, with values in between or without. When a parent of package
-// context's ends, a goroutine closes the channel that Done has returned before, and ends what
-// package context has derived from this context, a moment later; Err of this context, and
-// Done called anew, tell at once. If Done was never called, the context learns of its
-// parent's end when it is asked, and its timer stays pending until then or its deadline.
-// Err asks the parent, so its cost grows with the number of such contexts above; a parent of
-// one's own make must not hold a lock that its Err takes while it waits for this context.
+// Contexts derived from it need no goroutine, whether this package or package context makes them,
+// with or without values in between. When a parent that package context made ends, a goroutine
+// closes the channel that Done has returned, and ends what package context has derived from this
+// context. That takes a moment. Err, and a new call of Done, report the end at once. If Done was
+// never called, the context notices its parent's end when Err or Done is called, and its timer
+// stays pending until then or until its deadline. Err asks the parent, so its cost grows with the
+// number of such contexts above. A parent of your own type must not wait for this context while it
+// holds a lock that its Err takes.
 //
-// context.Cause of it may be that of an ancestor, once that has ended, even if this context
-// had ended before, by its deadline or by its CancelFunc; unless Done was called before it
-// ended. WithDeadlineCause keeps its own cause in any case.
+// context.Cause may return the cause of an ancestor that has ended, even if this context ended
+// before that ancestor, by its deadline or its CancelFunc. It does not if Done was called before
+// this context ended. A context of WithDeadlineCause keeps its own cause in any case.
 //
-// A context does not need the executor, and does not end with the wheel: on a
-// stopped wheel, and when the wheel is stopped before the deadline, package time
-// takes the context over. On a wheel that waits for Start it ends then at the
-// earliest.
+// The context does not use the executor, and outlives the wheel: if the wheel is or gets stopped
+// before the deadline, package time takes the context over. On a wheel that waits for Start, the
+// deadline takes effect no earlier than Start.
 //
 // Cost: one clock reading, one mutex, two allocations of 176 bytes together;
 // cancelling it, two mutexes. The first call of Done makes six allocations over a parent
@@ -69,9 +68,9 @@ func (tw *TimingWheel) WithDeadline(
 	return tw.newContext("WithDeadline", parent, tw.endAt(at), false, nil)
 }
 
-// WithTimeoutCause is WithTimeout, and sets the cause of the context, which context.Cause
-// returns, when the timeout expires. The CancelFunc does not set it. Cost: that of
-// WithTimeout and four allocations more, about as much as with package context.
+// WithTimeoutCause is WithTimeout, and sets the cause that context.Cause returns when the timeout
+// expires. The CancelFunc does not set it. Cost: that of WithTimeout and four allocations more,
+// about as much as with package context.
 func (tw *TimingWheel) WithTimeoutCause(
 	parent context.Context, d time.Duration, cause error,
 ) (context.Context, context.CancelFunc) {
@@ -79,9 +78,8 @@ func (tw *TimingWheel) WithTimeoutCause(
 	return tw.newContext("WithTimeoutCause", parent, tw.endAfter(d), true, cause)
 }
 
-// WithDeadlineCause is WithDeadline, and sets the cause of the context, which context.Cause
-// returns, when the deadline has come. The CancelFunc does not set it. Cost: that of
-// WithTimeoutCause.
+// WithDeadlineCause is WithDeadline, and sets the cause that context.Cause returns when the
+// deadline has come. The CancelFunc does not set it. Cost: that of WithTimeoutCause.
 func (tw *TimingWheel) WithDeadlineCause(
 	parent context.Context, at time.Time, cause error,
 ) (context.Context, context.CancelFunc) {

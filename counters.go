@@ -20,17 +20,16 @@ type counters struct {
 // pending is how many timers of the shard are armed.
 func (c *counters) pending() int64 { return c.started - c.fired - c.stopped - c.dropped }
 
-// Lateness is a histogram of how long after their deadlines something happened to
-// timers. It counts samples: the first timer of each piece of work of the driver's, which
-// has 64 at most, and every eighth of the others, but of callbacks on goroutines of their
-// own only the first. Timers that were due when they were armed, and fired at once, are
-// not in it.
+// Lateness is a histogram of how long after their deadlines timers fired or their callbacks began.
+// It counts samples. The driver works in pieces of at most 64 timers, and takes the first of each
+// piece and every eighth after it. Of callbacks on goroutines of their own, it takes only the first
+// of each piece. Timers that were due when they were armed, and fired at once, are not counted.
 type Lateness struct {
 	Samples int64
 	Sum     time.Duration // of the samples
 
-	// Counts[i] are the samples below LatenessBound(i), and not below the bound
-	// before; the last are those above all bounds.
+	// Counts[i] is the number of samples below LatenessBound(i) and not below the bound before it.
+	// The last is the number of those above all bounds.
 	Counts [latenessBounds + 1]int64
 }
 
@@ -51,8 +50,9 @@ const (
 	beginsPiece = -1
 )
 
-// LatenessBound returns the upper bound of Lateness.Counts[i], which doubles from each
-// to the next, starting with 16.384 us; for the last it is the longest duration there is.
+// LatenessBound returns the upper bound of Lateness.Counts[i]. The first bound is 16.384 us, and
+// each further one is twice the one before. For the last count, which has no bound, LatenessBound
+// returns the longest duration there is.
 func LatenessBound(i int) time.Duration {
 	if i >= latenessBounds {
 		return 1<<63 - 1
@@ -60,8 +60,9 @@ func LatenessBound(i int) time.Duration {
 	return 1 << (finestBound + max(i, 0))
 }
 
-// Quantile returns the bound below which a share q of the samples lies, q being between
-// 0 and 1: at most twice the quantile itself. It returns 0 if there are no samples.
+// Quantile returns a bound below which a share q of the samples lies, for q between 0 and 1. If the
+// quantile itself is between 8.2 us and 275 s, the bound is at most twice as much. Quantile returns
+// 0 if there are no samples.
 func (l Lateness) Quantile(q float64) time.Duration {
 	seen := int64(0)
 	for i, n := range l.Counts {

@@ -8,10 +8,10 @@ does not grow with the number of pending timers.
 	t.Reset(30 * time.Second) // on every packet
 	t.Stop()                  // when the connection ends
 
-A TimingWheel is a hierarchical timing wheel as Apache Kafka has it (after Varghese and Lauck,
+A TimingWheel is a hierarchical timing wheel like that of Apache Kafka (after Varghese and Lauck,
 "Hashed and Hierarchical Timing Wheels", 1987). Timers lie in buckets, one for each slot of a wheel.
-What lies beyond a wheel goes to a coarser one, its overflow wheel. A heap of buckets, the delay
-queue, decides when to wake up next, so nothing ticks while nothing is due.
+Timers beyond the span of a wheel go to a coarser one, its overflow wheel. A heap of buckets, the
+delay queue, decides when to wake up next, so nothing ticks while nothing is due.
 
 	AfterFunc(140 s) at second 0, tick 1 ms, wheels of 256 slots
 
@@ -20,7 +20,7 @@ queue, decides when to wake up next, so nothing ticks while nothing is due.
 	lowest wheel         1 ms  [ ] ...  [*] ...     fires at 140.000 s
 
 	delay queue: the buckets that hold timers, by when each needs attention
-	alarm:       one time.AfterFunc, set for the first of them
+	alarm:       one time.AfterFunc, set for the first of these; its goroutine is the driver
 
 There is one such hierarchy for each processor, with a lock of its own, and one alarm for all.
 
@@ -93,7 +93,7 @@ have regions, and log messages say how late the alarm was.
 
 # Lifecycle
 
-A wheel made by New runs from its first timer, one made by NewTimingWheel from Start. Between
+A wheel made by New runs from its first timer. One made by NewTimingWheel runs from Start. Between
 wake-ups it has no goroutine. A wheel with nothing pending is garbage collected when it is no longer
 referenced, so it need not be stopped. Stop drops what is pending, Drain hands it back, and Shutdown
 waits for running callbacks. All three are final.
@@ -128,9 +128,9 @@ None of this depends on the number of pending timers. README.md has the sizes of
 
 # Limits
 
-A wheel is the memory of one process: what is pending when the process ends is lost. A deadline more
-than 146 years after the wheel was made never comes. Timers of one tick have no priority. A pending
-timer cannot be moved from one wheel to another. A wheel made outside a testing/synctest bubble
-panics when it is used inside.
+A wheel lives in the memory of one process: what is pending when the process ends is lost. A
+deadline more than 146 years after the wheel was made never comes. Timers of the same tick have no
+order or priority. A pending timer cannot be moved from one wheel to another. A wheel made outside a
+testing/synctest bubble panics when it is used inside.
 */
 package timingwheel

@@ -28,30 +28,29 @@ import (
 // Get, Touch and Reset find a key without a lock (see maptable.go). The locks are those of the
 // table's shards; a shard of the wheel is locked under them and never the other way round.
 
-// A Map holds values by key, each until its time has come. It is made by NewMap. It suits
-// sessions, leases, presence, retries and debouncing: whatever is set by key, kept by being used,
-// and has to be dealt with when it is not. Its methods may be called from any goroutine, its
-// callback included.
+// A Map holds values by key, each until it expires. NewMap makes one. A Map suits sessions, leases,
+// presence, retries and debouncing: values that a program keeps for as long as it uses them, and
+// must handle when it no longer does. Its methods may be called from any goroutine, also from its
+// callback.
 //
 // Each Set ends in exactly one way: the value expires and the callback is called with it, once; a
-// Delete returns it; a later Set of the same key returns it; Drain hands it back; or the wheel is
-// stopped, which drops what the Map holds, or hands it back through the wheel's own Drain. From
-// that moment on the key is gone, though the callback may not have begun. If Touch reports true,
-// the value does not expire before the time that the call asked for, unless Reset or Expire says
-// so.
+// Delete returns it; a later Set of the same key returns it; Drain returns it; or the wheel is
+// stopped. A stopped wheel drops what its Maps hold, or returns it from its own Drain. From that
+// moment on the key is gone, though the callback may not have begun. If Touch returns true, the
+// value does not expire before the time that the call asked for, unless Reset or Expire brings it
+// forward.
 //
-// A value expires no earlier than its time, and later by at most a tick and what the platform
-// takes to wake up. Until then it is there. On a stopped wheel a Map is empty, and stays so.
+// A value expires no earlier than its time, and later by at most a tick and what the platform takes
+// to wake up. On a stopped wheel a Map is empty, and stays so.
 //
 // A key that is not equal to itself, such as a NaN, can be set. It expires, and All and Drain find
 // it, but no other call can.
 //
-// Cost: Get, Touch and Reset take no lock and allocate nothing, unless Reset brings a time
-// forward; Touch and Reset read the clock. Set makes one allocation, and takes a lock of the Map
-// and one of the wheel; so does Delete, without the allocation. An entry takes 72 bytes more than
-// its key and its value, rounded up to a size class, and 8 to 16 bytes in the table: 104 to 112 for
-// a string and a pointer. What a crowd of keys took is given back as they go. No call takes longer
-// because there are many keys.
+// Cost: Get, Touch and Reset take no lock and allocate nothing, unless Reset brings a time forward;
+// Touch and Reset read the clock. Set makes one allocation, and takes a lock of the Map and one of
+// the wheel; so does Delete, without the allocation. An entry takes 72 bytes more than its key and
+// its value, rounded up to a size class, and 8 to 16 bytes in the table: 104 to 112 for a string
+// and a pointer. The table shrinks as keys go. No call takes longer because there are many keys.
 type Map[K comparable, V any] struct {
 	tw      *TimingWheel
 	expired func(K, V)
@@ -62,11 +61,11 @@ type Map[K comparable, V any] struct {
 	shards  []mapShard[K, V]
 }
 
-// NewMap returns an empty Map whose values expire on tw. When one does, expired is called with its
-// key and value on the executor of tw, by default on a goroutine of its own, and without any lock;
-// by then the key is gone from the Map. expired may be nil if there is nothing to do.
+// NewMap returns an empty Map whose values expire on tw. When a value expires, expired is called
+// with its key and value on the executor of tw, by default on a goroutine of its own, and without
+// any lock. By then the key is gone from the Map. expired may be nil if there is nothing to do.
 //
-// A Map needs no end of its own, as it has no goroutine; a Map with values in it is kept by tw.
+// A Map has no goroutine, so it need not be stopped. tw keeps a Map alive while it holds values.
 func NewMap[K comparable, V any](tw *TimingWheel, expired func(key K, value V)) *Map[K, V] {
 	tw.check("NewMap")
 	n := mapShardsFor(runtime.GOMAXPROCS(0))
@@ -104,8 +103,8 @@ func (m *Map[K, V]) Set(key K, value V, d time.Duration) (old V, replaced bool) 
 }
 
 // TouchOrSet is Touch if the key is there, and Set if it is not, in one step. It returns the value
-// that is there afterwards, and whether it was there before. It is all that a debounce needs: each
-// event is one call, and expired is called when there was none for d.
+// that is there afterwards, and whether it was there before. A debounce needs nothing else: each
+// event is one call, and expired is called once there was no event for d.
 func (m *Map[K, V]) TouchOrSet(key K, value V, d time.Duration) (actual V, touched bool) {
 	s, hash := m.home("TouchOrSet", key)
 	now := m.tw.now()
@@ -134,9 +133,9 @@ func (m *Map[K, V]) Get(key K) (value V, ok bool) {
 	return value, false
 }
 
-// Touch keeps the value of the key for d from now at least, and returns it. It never brings the
-// time forward: of two calls at once the later time holds. It returns false if there is no such
-// key, also if the key has just expired; its value then does not come back.
+// Touch keeps the value of the key for at least d from now, and returns it. It never brings the
+// time forward: of two concurrent calls, the later time holds. It returns false if there is no such
+// key or if it has just expired; the value then does not come back.
 func (m *Map[K, V]) Touch(key K, d time.Duration) (value V, ok bool) {
 	s, hash := m.home("Touch", key)
 	deadline := deadlineAfter(m.tw.now(), d)
@@ -146,21 +145,22 @@ func (m *Map[K, V]) Touch(key K, d time.Duration) (value V, ok bool) {
 	return value, false
 }
 
-// Reset has the value of the key expire d from now, sooner or later than it would have. It returns
-// false if there is no such key. A zero or negative d is due at once.
+// Reset makes the value of the key expire d from now, sooner or later than it would have. It
+// returns false if there is no such key. A zero or negative d is due at once.
 func (m *Map[K, V]) Reset(key K, d time.Duration) bool {
 	s, hash := m.home("Reset", key)
 	return s.lookUp(hash, key, func(t *Timer) bool { return t.Reset(d) }) != nil
 }
 
-// Expire has the value of the key expire now, whatever its time: the key is gone when Expire
-// returns, and expired is called as if its time had come. It returns false if there is no such key.
+// Expire makes the value of the key expire now, whatever its time. When Expire returns the key is
+// gone, and expired is called as if the time had come. Expire returns false if there is no such
+// key.
 func (m *Map[K, V]) Expire(key K) bool {
 	return m.remove("Expire", key, m.bringForward) != nil
 }
 
 // Delete removes the key and returns its value, which then does not expire. It returns false if
-// there is no such key, also if it has just expired.
+// there is no such key or if it has just expired.
 func (m *Map[K, V]) Delete(key K) (value V, ok bool) {
 	if e := m.remove("Delete", key, func(e *entry[K, V]) bool { return e.timer.Stop() }); e != nil {
 		return e.value, true
@@ -181,9 +181,10 @@ func (m *Map[K, V]) Len() (n int) {
 	return n
 }
 
-// All returns the keys and values in no order, each key at most once. What comes or goes meanwhile
-// may be among them or not; a key that is there all the time is. No lock is held while the loop's
-// body runs, which may call anything of the Map.
+// All returns an iterator over the keys and values, in no order and with each key at most once. It
+// finds every key that is there during the whole loop; a key that comes or goes meanwhile it may
+// find or not. No lock is held while the loop's body runs, so the body may call every method of the
+// Map.
 func (m *Map[K, V]) All() iter.Seq2[K, V] {
 	m.check("All")
 	return func(yield func(K, V) bool) {
@@ -207,16 +208,16 @@ func (m *Map[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// MapEntry is what a Map held under a key when it was drained.
+// A MapEntry is what a Map held under a key when Drain stopped it.
 type MapEntry[K comparable, V any] struct {
 	Key      K
 	Value    V
 	Deadline time.Time // when it would have expired
 }
 
-// Drain stops the Map for good and hands back what it held, by deadline: none of it expires any
-// more. What is set afterwards is dropped. Callbacks that were handed over before may still begin;
-// the wheel's Shutdown waits for them. The wheel itself goes on.
+// Drain stops the Map for good and returns what it held, in the order of the deadlines. None of it
+// expires any more, and a later Set drops its value. Callbacks that were handed over before may
+// still begin; the wheel's Shutdown waits for them. The wheel itself goes on.
 func (m *Map[K, V]) Drain() []MapEntry[K, V] {
 	m.check("Drain")
 	left := make([]MapEntry[K, V], 0, m.Len())

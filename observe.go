@@ -17,33 +17,32 @@ type SlowCallback struct {
 	// literal has the name of the enclosing function with a number, such as main.serve.func1.
 	Name string
 
-	// Waited says that the executor of WithExecutor was given the callback and had not
-	// begun it.
+	// Waited says that the callback waited too long until the executor of WithExecutor began it.
 	Waited bool
 
-	// Alone says that the callback runs on a goroutine of its own, the default, and holds
-	// up no other. If neither Waited nor Alone is set, the callback, or the executor that
-	// was to take it, held up the driver, and with it every other timer of the wheel.
+	// Alone says that the callback runs on a goroutine of its own, the default, and so holds up no
+	// other. If neither Waited nor Alone is set, the callback, or the executor that was to take it,
+	// held up the driver, and so every other timer of the wheel.
 	Alone bool
 
-	// For is how long so far, and Over says whether that is over. A slow callback is reported
-	// twice, when it reaches the limit and when it returns; one that is stuck, once.
-	// One that waited is reported when it begins.
+	// For is how long the callback has taken so far, and Over says whether that is over. A slow
+	// callback is reported twice, when it reaches the limit and when it returns. One that never
+	// returns is reported once. One that waited is reported when it begins.
 	For  time.Duration
 	Over bool
 }
 
-// WithSlowCallback has h called when a callback runs for longer than limit, on a
-// goroutine of its own or inline; when the executor of WithExecutor blocks the driver for
-// longer than that; and when it begins a callback later than limit after it was given it.
-// How long a callback runs that such an executor has begun is for the executor to watch.
-// Each run of a schedule counts by itself. Package wheeldebug has a hook that logs.
+// WithSlowCallback makes the wheel call h when a callback runs for longer than limit, on a
+// goroutine of its own or inline. With WithExecutor, it calls h when the executor blocks the driver
+// for longer than limit, and when it begins a callback more than limit after receiving it. It does
+// not watch how long a callback runs on such an executor. Each run of a schedule counts by itself.
+// Package wheeldebug has a hook that logs.
 //
-// The hook is called on a goroutine of package time's, and on those of the callbacks, of
-// the driver and of the executor, also at the same time, and should return soon. Cost:
-// for each callback a clock reading, a mutex twice, which all share, and two allocations;
-// one timer of package time for the wheel, while callbacks run. WithSlowCallback panics
-// if limit is not positive or h nil.
+// h is called on a goroutine of package time, and on those of the callbacks, the driver and the
+// executor, possibly on several at once. It should return soon. Cost: for each callback a clock
+// reading, two allocations, and two uses of a mutex that all callbacks share; for the wheel one
+// timer of package time while callbacks run. WithSlowCallback panics if limit is not positive or if
+// h is nil.
 func WithSlowCallback(limit time.Duration, h func(SlowCallback)) Option {
 	if limit <= 0 {
 		panic("timingwheel: WithSlowCallback with the non-positive limit " + limit.String())

@@ -36,10 +36,10 @@ func WithTick(d time.Duration) Option {
 }
 
 // WithWheelSize sets the number of slots per wheel, from 2 to 65,536, by default
-// 256. In memory a wheel has twice as many, rounded up to a power of two. A timer is
-// reinserted once per level, so larger wheels reinsert less and take more memory: 96 bytes
-// a slot, rounded up to a power of two, of every level in use, for each of as many shards
-// as there are processors, up to 6 MiB a level in all.
+// 256. In memory a wheel has twice as many, rounded up to a power of two. A timer is reinserted
+// once per level, so larger wheels reinsert less and take more memory. Each level in use takes 96
+// bytes times n, rounded up to a power of two, in each shard, and at most 6 MiB in all shards.
+// There are about as many shards as processors.
 func WithWheelSize(n int) Option {
 	mustBeWheelSize("WithWheelSize", int64(n))
 	return func(c *config) { c.wheelSize = n }
@@ -59,14 +59,12 @@ func mustBeWheelSize(what string, n int64) {
 	}
 }
 
-// WithExecutor hands callbacks to run instead of starting a goroutine for each:
-// a worker pool, an event loop, an errgroup. Only the driver calls run, one
-// callback at a time and never on the stack of AfterFunc or Reset. So a run
-// that blocks holds up every timer of the wheel. A panic in run is treated like
-// a panic in the callback, which then counts as dropped. run should call
-// its argument once. If it drops the argument, the timer has fired all the same and its
-// callback never runs; Shutdown cannot know that and waits until its context
-// ends.
+// WithExecutor hands callbacks to run instead of starting a goroutine for each: a worker pool, an
+// event loop, an errgroup. Only the driver calls run, one callback at a time and never on the stack
+// of AfterFunc or Reset. So a run that blocks holds up every timer of the wheel. A panic in run is
+// treated like a panic in the callback, which then counts as dropped. run should call its argument
+// once. If it drops the argument, the timer has still fired and its callback never runs. Shutdown
+// cannot know that and waits until its context ends.
 func WithExecutor(run func(f func())) Option {
 	if run == nil {
 		panic("timingwheel: WithExecutor with a nil executor")
@@ -81,12 +79,12 @@ func WithInline() Option {
 	return func(c *config) { c.setExecutor(inline) }
 }
 
-// WithPreciseWakeup wakes the driver on Linux some tens of microseconds after a tick,
-// where package time takes most of a millisecond. It uses a timer file that the runtime's
-// poller waits for, so ticks down to 50 microseconds make sense. It takes a file
-// descriptor and a parked goroutine while something is pending, and for a tenth of a
-// second afterwards. A fine tick also takes more wake-ups. On other systems, without a free file
-// descriptor, and in a synctest bubble, the wheel wakes up as without the option.
+// WithPreciseWakeup wakes the driver on Linux some tens of microseconds after a tick, where package
+// time takes most of a millisecond. It uses a timer file that the runtime's poller waits for, so
+// ticks down to 50 microseconds make sense. It takes a file descriptor and a parked goroutine while
+// something is pending, and for a tenth of a second afterwards. A fine tick also causes more
+// wake-ups. On other systems, without a free file descriptor, and in a synctest bubble, the wheel
+// wakes up as without the option.
 func WithPreciseWakeup() Option {
 	return func(c *config) { c.precise = true }
 }

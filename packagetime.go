@@ -14,14 +14,14 @@ import "time"
 //
 // It has one method, so that a test can have a Clock of its own in a few lines. A library that
 // needs a channel or a context instead can accept a function: After and WithTimeout have the
-// signatures of time.After and context.WithTimeout. Both clocks tell the same time, so
-// for the present time there is time.Now.
+// signatures of time.After and context.WithTimeout. Both clocks tell the same time, which time.Now
+// returns.
 type Clock interface {
 	// AfterFunc calls f once d has passed, and returns a timer that can stop it.
 	AfterFunc(d time.Duration, f func()) ClockTimer
 }
 
-// A ClockTimer is what a *Timer and a *time.Timer have in common. The methods mean the same in
+// A ClockTimer is what a *Timer and a *time.Timer have in common. The methods mean the same for
 // both, except that a stopped wheel starts nothing.
 type ClockTimer interface {
 	// Stop prevents the timer from firing. It returns true if it does.

@@ -15,23 +15,23 @@ import (
 // lock. So Stop, Reset and the wheel's Stop need not know about Next. Afterwards the driver goes
 // on only if it can swap the state word that it had read before.
 
-// A Scheduler says when a schedule runs next. Every Schedule of robfig/cron is
-// one. Next is given the wall time of the run before, first that of the call of
-// ScheduleFunc, in the time's own location and without monotonic reading, and
-// returns the time of the next run. The time of a run is the one that Next said,
-// not the one that Jitter makes of it. Next is called once for every run, also for
-// one that was missed and does not take place; only after a thousand such it is given
-// the present time instead. The schedule ends if Next returns the zero time or one
-// that is not after the time given. Next must not block: calls after the first
-// are made by the driver, and with StartNow the first too.
+// A Scheduler says when a schedule runs next. Every Schedule of robfig/cron is a Scheduler. Next
+// receives the wall time of the previous run, in that time's location and without a monotonic
+// reading, and returns the time of the next run. For the first run it receives the time of the call
+// of ScheduleFunc. The time of a run is the one that Next returned, without the delay of Jitter.
+// Next is called once for every run, also for missed runs that do not take place. After a thousand
+// of these in a row, it receives the present time instead. The schedule ends if Next returns the
+// zero time or one that is not after the time that it received. Next must not block: ScheduleFunc
+// makes the first call, and the driver makes the later ones. With StartNow the driver makes the
+// first call too.
 type Scheduler interface {
 	Next(time.Time) time.Time
 }
 
-// Every returns a Scheduler with a run every d, on the monotonic clock: a
-// stepped wall clock does not move it. It panics if d is not positive. A d
-// below the tick runs once a tick, as the others of that tick were missed; with
-// RunMissed they all run, which for a d too small is more than any machine can do.
+// Every returns a Scheduler with a run every d on the monotonic clock, so a step of the wall clock
+// does not move it. It panics if d is not positive. If d is below the tick, one run takes place
+// each tick and the others count as missed. With RunMissed they all take place, and if d is too
+// small no machine can keep up.
 func Every(d time.Duration) Scheduler {
 	if d <= 0 {
 		panic("timingwheel: Every with the non-positive interval " + d.String())
@@ -102,22 +102,21 @@ func unfiredSchedule(t *Timer, word uint64, u *Unfired) {
 	}
 }
 
-// ScheduleFunc calls f at the times s says, each run handed to the executor as
-// AfterFunc does it, until Stop, the wheel's Stop, or the end of s. The next run
-// is fixed before a run is handed over. Unless options say otherwise, runs may
-// overlap, and runs that were missed become one.
+// ScheduleFunc calls f at the times that s returns. It ends when the Timer or the wheel is stopped,
+// or when s has no further run. Each run is handed to the executor like the callback of AfterFunc,
+// and the next run is fixed before that. Unless options say otherwise, runs may overlap, and runs
+// that were missed become one.
 //
-// A Scheduler follows the wall clock as AtFunc does, except for Every's. If the clock
-// is stepped forward, the runs it leapt over were missed. If it is stepped back, the
-// next run keeps its time, and runs that took place do not take place again.
+// A Scheduler follows the wall clock as AtFunc does, except for that of Every. If the clock is
+// stepped forward, the runs in between count as missed. If it is stepped back, the next run keeps
+// its time, and no run is repeated.
 //
-// The Timer is never nil. If s has no run at all, as cron's for a 30th of February,
-// it is inert: Pending and Stop return false from the beginning, and f is never
-// called. While the schedule lives, Reset moves its next run; the one after it is
-// what s says from there.
+// The Timer is never nil. If s has no run at all, such as cron's for the 30th of February, the
+// Timer is inert: Pending and Stop return false from the beginning, and f is never called. While
+// the schedule lives, Reset moves its next run, and s continues from there.
 //
-// Cost: that of AfterFunc, and a call of s.Next on the caller; with StartNow or Jitter
-// a second allocation, of 32 bytes.
+// Cost: that of AfterFunc, but with an allocation of 128 bytes, and a call of s.Next on the caller.
+// StartNow, Jitter and SkipMissed allocate too; README.md has the sizes.
 func (tw *TimingWheel) ScheduleFunc(s Scheduler, f func(), opts ...ScheduleOption) *Timer {
 	tw.check("ScheduleFunc")
 	switch {

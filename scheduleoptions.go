@@ -8,10 +8,10 @@ import (
 // This file holds the options of a schedule: what becomes of runs that overlap or were missed, and
 // by how much runs are put off.
 
-// A ScheduleOption sets how ScheduleFunc begins and spreads the runs, and what
-// becomes of runs that overlap or were missed. If an option is given twice, the
-// last one counts. ScheduleFunc panics if two options contradict each other:
-// SkipWhileRunning and QueueWhileRunning, or SkipMissed and RunMissed.
+// A ScheduleOption sets how a schedule begins, how its runs are spread, and what happens to runs
+// that overlap or were missed. If an option is given twice, the last one counts. ScheduleFunc
+// panics if two options contradict each other: SkipWhileRunning and QueueWhileRunning, or
+// SkipMissed and RunMissed.
 type ScheduleOption func(*schedule)
 
 // SkipWhileRunning leaves out a run that would begin while another run of the
@@ -25,10 +25,9 @@ func SkipWhileRunning() ScheduleOption {
 	}
 }
 
-// QueueWhileRunning has runs that would begin while another is in progress wait
-// for it, so that each takes place and no two overlap. One that waits takes no
-// memory, follows on the goroutine of the one before it, and does not begin if the
-// wheel is stopped before its turn.
+// QueueWhileRunning makes a run that would begin while another is in progress wait for it. So each
+// run takes place and no two overlap. A waiting run takes no memory. It follows on the goroutine of
+// the run before it, and does not begin if the wheel is stopped before its turn.
 func QueueWhileRunning() ScheduleOption {
 	return func(r *schedule) {
 		if r.overlap == skipOverlap {
@@ -38,10 +37,10 @@ func QueueWhileRunning() ScheduleOption {
 	}
 }
 
-// SkipMissed leaves out runs that come more than grace late, as after a suspend
-// of the machine. By default all runs that were missed become one, at once, except on
-// a wheel that NewTimingWheel made. grace must allow for the tick and for the
-// platform's wake-up. SkipMissed panics if grace is negative.
+// SkipMissed leaves out runs that come more than grace late, as after a suspend of the machine. By
+// default all runs that were missed become one, which takes place at once, except on a wheel that
+// NewTimingWheel made. A useful grace is longer than the tick and the platform's wake-up together.
+// SkipMissed panics if grace is negative.
 func SkipMissed(grace time.Duration) ScheduleOption {
 	if grace < 0 {
 		panic("timingwheel: SkipMissed with the negative grace " + grace.String())
@@ -65,24 +64,22 @@ func RunMissed() ScheduleOption {
 	}
 }
 
-// StartNow makes the first run at once instead of when the Scheduler says. The
-// second is what it says from there: with Every, one period later. So a Scheduler
-// that has no run at all still has this one. It is a run like the others:
-// Jitter puts it off too, so that a fleet that restarts does not begin in step. It
-// may begin before ScheduleFunc has returned.
+// StartNow makes the first run at once instead of when the Scheduler says. The Scheduler continues
+// from there: with Every, the second run comes one period later. So a schedule has this run even if
+// its Scheduler has none. Jitter delays it like the others, so that a fleet that restarts does not
+// begin in step. The run may begin before ScheduleFunc has returned.
 func StartNow() ScheduleOption {
 	return func(r *schedule) { r.offsets().startNow = true }
 }
 
-// Jitter puts off every run by a random duration from zero up to, but not
-// including, d, drawn anew for each run. The rhythm stays as it is: run n of Every(p)
-// comes between n*p and n*p+d, so nothing drifts. A run that Reset moves comes when
-// Reset says, and those after it are put off again.
+// Jitter delays every run by a random duration, at least zero and less than d, drawn anew for each
+// run. The delays do not add up: run n of Every(p) comes between n*p and n*p+d. A run that Reset
+// moves comes when Reset says, and Jitter delays those after it again.
 //
-// d should be less than the time between two runs. Runs keep their order in any case:
-// one whose delay would bring it before the run before it comes together with that.
-// By default the two then become one, as if one had been missed; with SkipMissed and
-// RunMissed both take place. Jitter panics if d is negative; zero is no jitter.
+// d should be less than the time between two runs. Runs keep their order in any case: a run that
+// would overtake a delayed one comes together with it. By default the two then become one, as if
+// one had been missed; with SkipMissed and RunMissed both take place. Jitter panics if d is
+// negative; zero means no jitter.
 func Jitter(d time.Duration) ScheduleOption {
 	if d < 0 {
 		panic("timingwheel: Jitter with the negative duration " + d.String())

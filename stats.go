@@ -5,30 +5,30 @@ import "time"
 // This file holds the statistics of a wheel, as others see them. What is counted, and where, is in
 // counters.go.
 
-// Stats are the counters of a wheel since it was made, ready for expvar.Func and
-// encoding/json. Those of Counters agree with each other, but calls that are made
-// meanwhile may be counted or not: the locks are taken one after the other.
+// Stats are the counters of a wheel since it was made, ready for expvar.Func and encoding/json.
+// Those of Counters agree with each other. Calls that run at the same time may be counted or not,
+// because the locks are taken one after the other.
 type Stats struct {
 	Counters
 
 	Wakeups     int64 // times the alarm rang
 	IdleWakeups int64 // of these, the ones that found nothing to fire, move or open
 
-	// LongestHold is the most timers the driver has handled under one hold of a
-	// lock, which is what a caller may have had to wait for.
+	// LongestHold is the largest number of timers that the driver has handled under one hold of a
+	// lock. A caller may have waited for that many.
 	LongestHold int
 
-	// Running is how many callbacks were handed over and have not returned, and
-	// Waiting how many of these have not begun: the backlog of the executor that
-	// WithExecutor has given. A callback that it has dropped stays in both. Inline
-	// callbacks are in neither, and Waiting is 0 with a goroutine for each.
+	// Running is how many callbacks were handed over and have not returned. Waiting is how many of
+	// these have not begun: the backlog of the executor of WithExecutor. A callback that this
+	// executor has dropped stays in both. Inline callbacks are in neither, and with a goroutine for
+	// each callback Waiting is 0.
 	Running, Waiting int64
 
-	// Lateness is until the driver claimed the timer, CallbackLateness until the callback
-	// began, which is what its author notices: the time that it waited for a goroutine, for
-	// an executor or behind other inline callbacks is in it. A callback that has not begun
-	// is in Waiting and not yet here. What fires without a callback, as channels and
-	// contexts do, is in the first alone.
+	// Lateness is how long after their deadlines the driver claimed timers, and CallbackLateness
+	// how long after their deadlines callbacks began. The second is what a user notices: it
+	// includes the wait for a goroutine, for an executor or for other inline callbacks. A callback
+	// that has not begun is in Waiting and not yet here. Timers that fire without a callback, as
+	// those of channels and contexts do, are in Lateness alone.
 	Lateness, CallbackLateness Lateness
 
 	Levels []LevelStats // the wheels, the lowest first
@@ -39,8 +39,8 @@ type Stats struct {
 //
 //	Pending == Started - Fired - Stopped - Dropped
 //
-// A live schedule counts as one pending timer, as does a Ticker: each of its runs
-// counts as one Fired and, as the next is armed in the same step, one Started.
+// A live schedule or Ticker counts as one pending timer. Each of its runs counts as one Fired and,
+// because the next is armed in the same step, one Started.
 type Counters struct {
 	Pending int64 // armed and neither fired, stopped nor dropped
 	Started int64 // armings of timers that were not pending
@@ -52,7 +52,7 @@ type Counters struct {
 	Extended   int64 // found by the driver to be due later, because of Reset, and placed anew
 }
 
-// ShardStats are the counters of what one lock guards.
+// ShardStats are the counters of one shard: of the timers that one lock guards.
 type ShardStats struct {
 	Counters
 	LongestHold int
@@ -140,8 +140,8 @@ func (c *Counters) add(other Counters) {
 	c.Extended += other.Extended
 }
 
-// Len returns how many timers are pending now; a live schedule counts as one. It is
-// exact if no one else uses the wheel at the moment. Cost: a mutex for each shard.
+// Len returns how many timers are pending now; a live schedule counts as one. It is exact if no
+// other goroutine uses the wheel at the moment. Cost: a mutex for each shard.
 func (tw *TimingWheel) Len() int {
 	tw.check("Len")
 	n := int64(0)

@@ -40,11 +40,10 @@ import (
 // due no later than their deadlines. To move from bucket to bucket is no transition, so Stop and
 // Reset never find a Timer between two wheels.
 
-// A Timer is one call that is to happen later, made by AfterFunc, AtFunc or
-// ScheduleFunc, or initialised by Init inside a struct of the caller's own. It
-// must not be copied after that; its methods may be called from any goroutine, from
-// its own callback too. The methods of a Timer that was never initialised panic, and
-// those of a copy.
+// A Timer calls a function when its time has come. AfterFunc, AtFunc and ScheduleFunc make one, and
+// Init initialises one inside the caller's own struct. A Timer must not be copied after that. Its
+// methods may be called from any goroutine, also from its own callback. They panic if the Timer was
+// never initialised or is a copy.
 //
 // It takes 48 bytes on 64-bit machines, and arming it allocates nothing.
 type Timer struct {
@@ -185,10 +184,9 @@ func (t *Timer) Reset(d time.Duration) bool {
 	return t.extend(deadline, now) || s.rearm(t, deadline, now)
 }
 
-// ResetAt is Reset to an instant, for callers that have read the clock already:
-// moving a pending Timer's deadline later then reads no clock and takes no lock. It
-// uses the monotonic reading of at; a time without one is taken to be as far away
-// as time.Until says at the call.
+// ResetAt is Reset to an instant, for callers that have read the clock already: moving a pending
+// Timer's deadline later then reads no clock and takes no lock. It uses the monotonic reading of
+// at. If at has none, it is Reset(time.Until(at)).
 func (t *Timer) ResetAt(at time.Time) bool {
 	s := t.home("ResetAt")
 	if isWallOnly(at) {
@@ -200,9 +198,8 @@ func (t *Timer) ResetAt(at time.Time) bool {
 	return t.kind.alone() && t.extend(deadline, -1) || s.rearm(t, deadline, s.engine.now())
 }
 
-// Pending reports whether the Timer is armed and has not fired; for a schedule,
-// whether it is alive. The answer may be out of date when it arrives. Cost: one
-// atomic load.
+// Pending reports whether the Timer is armed and has not fired; for a schedule, whether it is
+// alive. The answer may be out of date by the time the caller has it. Cost: one atomic load.
 func (t *Timer) Pending() bool {
 	t.home("Pending")
 	return isPending(t.word.Load())

@@ -18,12 +18,12 @@ type TimingWheel struct {
 	open   chan struct{} // never closed: see source.Done
 }
 
-// New returns a wheel that runs from its first timer; no Start is needed. The
-// defaults are a tick of a millisecond and a goroutine for each callback.
-// New panics if an option is nil or two options contradict each other.
+// New returns a wheel that runs from its first timer; no Start is needed. The defaults are a tick
+// of a millisecond and a goroutine for each callback. New panics if an option is nil or if two
+// options contradict each other.
 //
-// A wheel with nothing pending has no goroutine and is collected once it is
-// unreachable, so it may simply be dropped. Pending timers keep their wheel until they have fired.
+// A wheel with nothing pending has no goroutine and is garbage collected once it is unreachable, so
+// the program may simply drop it. Pending timers keep their wheel alive until they have fired.
 func New(opts ...Option) *TimingWheel {
 	c := config{settings: settings{tick: defaultTick, wheelSize: defaultWheelSize}}
 	for _, opt := range opts {
@@ -39,11 +39,10 @@ func New(opts ...Option) *TimingWheel {
 	return tw
 }
 
-// NewTimingWheel returns a wheel whose timers wait for Start, with the
-// signature of the well-known Go port of Kafka's wheel. As in that port, a
-// schedule makes up for every run that it missed, which with New takes the
-// option RunMissed; SkipMissed overrides it. NewTimingWheel panics if tick is
-// not positive or wheelSize is not between 2 and 65,536.
+// NewTimingWheel returns a wheel whose timers wait for Start, with the signature of the well-known
+// Go port of Kafka's wheel. As in that port, a schedule makes up for every run that it missed:
+// RunMissed is the default here. SkipMissed overrides it. NewTimingWheel panics if tick is not
+// positive or wheelSize is not between 2 and 65,536.
 func NewTimingWheel(tick time.Duration, wheelSize int64) *TimingWheel {
 	mustBeTick("NewTimingWheel", tick)
 	mustBeWheelSize("NewTimingWheel", wheelSize) // which also has it fit an int
@@ -72,10 +71,9 @@ func (tw *TimingWheel) Start() {
 	tw.alarm.start()
 }
 
-// AfterFunc calls f once d has passed, by default in a goroutine of its own.
-// The call never comes early, and late by at most one tick plus what the
-// platform takes to wake up. A zero or negative d is due at once; one beyond
-// 146 years never comes. On a stopped wheel the Timer is inert.
+// AfterFunc calls f once d has passed, by default in a goroutine of its own. The call is never
+// early, and late by at most one tick plus what the platform takes to wake up. A zero or negative d
+// is due at once; one beyond 146 years never comes. On a stopped wheel the Timer is inert.
 //
 // Cost: one clock reading, one mutex, constant time, one allocation.
 func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) *Timer {
@@ -113,9 +111,9 @@ func (tw *TimingWheel) AtFunc(at time.Time, f func()) *Timer {
 // panics if t is pending, follows the wall clock, or belongs to a schedule, a channel or a Map.
 // Unlike the other calls it must not run while any other goroutine uses t.
 //
-// A touch that comes after the timer has fired arms it anew, as with time.Timer. A program that
-// touches an idle timeout and sees Reset return false should Stop it again if the connection is
-// being closed.
+// A Reset that comes after the timer has fired arms it again, as with time.Timer. So a program that
+// extends an idle timeout and sees Reset return false should Stop the timer again if the connection
+// is being closed.
 func (tw *TimingWheel) Init(t *Timer, f func()) {
 	tw.check("Init")
 	switch {
@@ -152,11 +150,11 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 // Stop stops the wheel for good and drops what is pending. Those timers, and those made afterwards,
 // are inert: their Stop and Reset return false. When Stop returns, nothing pending is retained and
 // nothing more is claimed. It does not wait for callbacks, nor for the driver, which may still hand
-// over what it has claimed before; Shutdown does. Stop may be called again, before Start, and from
-// a callback.
+// over what it claimed before. Shutdown waits for both. Stop may be called again, before Start, and
+// from a callback.
 //
 // Package time takes over contexts, the channels of After, NewTimer and NewTicker, and the limits
-// of netidle's connections, as otherwise a goroutine might wait forever. They keep their deadlines,
+// of netidle's connections. Otherwise a goroutine might wait forever. They keep their deadlines,
 // and those made on a stopped wheel work in the same way. A Ticker goes on until its own Stop.
 //
 // Cost: proportional to the number of pending timers, with the lock released
@@ -166,10 +164,10 @@ func (tw *TimingWheel) Stop() {
 	tw.halt(nil)
 }
 
-// Drain stops the wheel as Stop does, and returns what had not fired, by deadline. A live
-// schedule appears once, with its next run. A channel appears too, although package time
-// sends on it at the deadline: F sends at once instead, and does nothing if the timer
-// has sent or was stopped or reset meanwhile.
+// Drain stops the wheel as Stop does, and returns what had not fired, in the order of the
+// deadlines. A live schedule appears once, with its next run. A channel appears too, although
+// package time sends on it at the deadline. Its F sends at once instead, and does nothing if the
+// timer has sent or was stopped or reset meanwhile.
 func (tw *TimingWheel) Drain() []Unfired {
 	tw.check("Drain")
 	unfired := make([]Unfired, 0, tw.Len()) // before halt, which holds the lock
@@ -182,7 +180,7 @@ func (tw *TimingWheel) Drain() []Unfired {
 // returned and the driver has left. It returns nil once no goroutine of the wheel is left, or
 // ctx.Err() if the context ends first; it may then be called again. It does not wait for what
 // package time has taken over, which has no goroutine while it is pending. A callback must not call
-// Shutdown with a context that does not end, as it would wait for itself.
+// Shutdown with a context that does not end, because it would wait for itself.
 func (tw *TimingWheel) Shutdown(ctx context.Context) error {
 	tw.check("Shutdown")
 	if ctx == nil {

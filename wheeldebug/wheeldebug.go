@@ -18,7 +18,7 @@
 //
 // # Who may see it
 //
-// The page shows counts and times, and neither callbacks nor what they hold. It changes nothing.
+// The page shows counts and times, but neither callbacks nor what they hold. It changes nothing.
 // But its numbers reveal how busy a program is, when, and with how many peers. Serve it to the
 // people who run the program, as you would pprof: on a loopback or an internal address, or behind
 // authentication, and not to the internet. The page has no authentication of its own.
