@@ -10,9 +10,9 @@ import (
 	"weak"
 )
 
-// An alarm is one bell for the whole wheel, usually a time.AfterFunc. The goroutine
-// that calls drive when it rings is the driver. Between two rings the wheel has none
-// (with WithPreciseWakeup one that is parked).
+// An alarm is one bell for the whole wheel, usually a time.AfterFunc. The goroutine that calls
+// drive when it rings is the driver. Between two rings the wheel has no goroutine (with
+// WithPreciseWakeup, one that is parked).
 //
 // # No wake-up is lost
 //
@@ -25,12 +25,12 @@ import (
 //     next, and set the alarm for the earliest.
 //
 // So at least one of the two sees what the other has stored. If the driver looked at the shards
-// first, both could see nothing. A caller that meets the driver halfway finds armed unset, waits
-// for alarm.mu, and compares again.
+// first, both could see nothing. A caller that comes between the driver's two steps finds armed
+// unset, waits for alarm.mu, and compares again.
 //
-// While a driver is at work armed is awake, which is earlier than every tick:
-// callers leave the alarm alone, as the driver looks again before it leaves. The same holds before
-// Start, which looks too, and after the wheel's Stop, for good.
+// While a driver is at work armed is awake, which is earlier than every tick: callers leave the
+// alarm alone, because the driver looks again before it leaves. The same holds before Start, which
+// looks too, and after the wheel's Stop, for good.
 //
 // An alarm may ring for nothing, when its bucket was emptied or when it was moved
 // while its goroutine was starting. Such a driver finds nothing due, or a driver at
@@ -38,9 +38,9 @@ import (
 //
 // # An idle wheel
 //
-// Taking the alarm back whenever the last timer is stopped would double the cost of
-// starting and stopping one. So the alarm stays set, but does not keep the wheel alive: the bell
-// refers to it by a waker, which holds on to the wheel for as long as a timer is pending.
+// Cancelling the alarm whenever the last timer is stopped would double the cost of starting and
+// stopping one. So the alarm stays set, but does not keep the wheel alive: the bell refers to the
+// wheel by a waker, which keeps it alive only while a timer is pending.
 //
 // A bell that takes a goroutine and a descriptor (WithPreciseWakeup) is given back once the wheel
 // has been idle for idleBell. A caller, or the driver, that finds nothing pending publishes in
@@ -82,7 +82,7 @@ const (
 	awake int64 = -1
 
 	// idleBell is how long a wheel with WithPreciseWakeup keeps its bell with nothing pending. A
-	// new bell costs some 10 us, and a look whether it can be given back one wake-up.
+	// new bell costs some 10 us, and a look at whether it can be given back costs a wake-up.
 	idleBell = 100 * time.Millisecond
 )
 
@@ -100,9 +100,8 @@ func (a *alarm) wakeAt(e int64) {
 	}
 }
 
-// setLocked reads the clock anew: the reading of a caller that was held up
-// on its way here would make the alarm, and every timer of the wheel, late by as
-// much.
+// setLocked sets the alarm for tick e. It reads the clock again: the reading of a caller that was
+// held up on its way here would make the alarm, and every timer of the wheel, late by as much.
 func (a *alarm) setLocked(e int64) {
 	a.armed.Store(e)
 	d := a.engine.untilTick(e)
@@ -115,8 +114,8 @@ func (a *alarm) setLocked(e int64) {
 	}
 }
 
-// A bell wakes the driver once, on a goroutine of its own, when its time has come. The
-// methods mean what those of *time.Timer do, which is one.
+// A bell wakes the driver once, on a goroutine of its own, when its time has come. A *time.Timer is
+// a bell, and the methods mean the same for all bells.
 type bell interface {
 	Reset(d time.Duration) (moved bool)
 	Stop() (prevented bool)
@@ -142,8 +141,8 @@ type waker struct {
 	anchors []anchor
 }
 
-// An anchor is written under its shard's lock. In a shard with one timer at a time that is
-// once for each, so every anchor has a cache line of its own.
+// An anchor is written under its shard's lock. In a shard with one timer at a time it is written
+// for each timer, so every anchor has a cache line of its own.
 type anchor struct {
 	engine *engine // not nil while the shard wants the driver
 	_      [64 - unsafe.Sizeof(uintptr(0))]byte

@@ -8,16 +8,15 @@ import (
 	"unsafe"
 )
 
-// A timerfd is a bell on a Linux timer file. The runtime's timers are looked at
-// when its poller returns, and that sleeps for whole milliseconds; but a file that
-// becomes readable ends its sleep at once. So a goroutine that reads such a file
-// comes within some tens of microseconds of its time, where the goroutine of a
-// time.AfterFunc takes most of a millisecond.
+// A timerfd is a bell on a Linux timer file. The runtime looks at its timers when its poller
+// returns. The poller sleeps for whole milliseconds, but a file that becomes readable ends its
+// sleep at once. So a goroutine that reads such a file runs within some tens of microseconds of its
+// time. The goroutine of a time.AfterFunc takes most of a millisecond.
 //
 // The goroutine is parked in the read while the bell is set, and calls ring instead
 // of returning to the read: each setting has its own, as with time.AfterFunc.
 type timerfd struct {
-	fd   uintptr  // of file, which would be made blocking if it were asked for it
+	fd   uintptr  // of file, whose Fd method would make it blocking
 	file *os.File // closed by Stop
 	ring func()
 
@@ -65,8 +64,8 @@ func (b *timerfd) Reset(d time.Duration) (moved bool) {
 	return false
 }
 
-// Stop has the bell ring at once if it is set, as the goroutine that waits for it
-// cannot end otherwise. It cannot be set again.
+// Stop makes the bell ring at once if it is set, because the goroutine that waits for it cannot end
+// otherwise. The bell cannot be set again.
 func (b *timerfd) Stop() (prevented bool) {
 	b.file.Close()
 	return false

@@ -4,20 +4,19 @@ import "unsafe"
 
 // A bucket holds the timers of one slot, in no order, spread over a few lists.
 //
-// To empty a bucket is to wait for memory: of a million timers each is a cache miss, and a
-// list shows where its next timer lies only once the one before has arrived. So the
-// driver walks all lists of a bucket at once, each from both ends, and the processor
-// overlaps the misses (see preload).
+// Emptying a bucket means waiting for memory: with a million timers each one is a cache miss, and a
+// list shows where its next timer lies only once the one before has been loaded. So the driver
+// walks all lists of a bucket at once, each from both ends, and the processor overlaps the misses
+// (see preload).
 //
 // Everything here is guarded by the shard's lock. Nothing here calls user code or reads
 // a clock.
 type bucket struct {
 	lists [listsPerBucket]list // zero until the first timer is added
 
-	// attention is the tick at which the bucket wants the driver: the first tick
-	// of its slot, its expiration; of a coarse bucket that has not been opened yet,
-	// one slot before. It is written when the bucket enters the delay queue, and when
-	// it is opened.
+	// attention is the tick at which the bucket wants the driver. That is its expiration, the first
+	// tick of its slot; for a coarse bucket that has not been opened yet, it is one slot before. It
+	// is written when the bucket enters the delay queue, and when it is opened.
 	attention int64
 
 	level  uint8 // of its wheel; fixed
@@ -72,10 +71,10 @@ func (b *bucket) empty() bool {
 	return true
 }
 
-// preload brings the timers that the next so many calls of next return into the cache. It does
-// nothing but load: the atomic operations that take out a timer keep the processor
-// from running ahead, and it would wait for each miss by itself. A walk that has
-// come to the end of its list begins anew, which costs less than a check.
+// preload loads into the cache the timers that the next calls of next will return, as many as
+// timers says. It only loads. The atomic operations that take out a timer keep the processor from
+// running ahead, so it would wait for each miss in turn. A walk that has come to the end of its
+// list begins anew, which costs less than a check.
 func (b *bucket) preload(timers int) {
 	if b.lists[0].root.next == nil {
 		return
@@ -98,8 +97,7 @@ func (b *bucket) preload(timers int) {
 	}
 }
 
-// wantsOpening reports that a queued bucket's attention is one slot before its
-// expiration.
+// wantsOpening reports whether a queued bucket's attention is one slot before its expiration.
 func (b *bucket) wantsOpening() bool { return b.level > 0 && !b.opened }
 
 // A list is a circular doubly linked list of timers with a sentinel, so that insertion
@@ -116,7 +114,7 @@ type list struct {
 // A link is the place of a timer in a list, or the list's sentinel.
 type link struct{ next, prev *link }
 
-// timer returns the Timer of a link that is not a sentinel: it is its first field.
+// timer returns the Timer of a link that is not a sentinel: the link is its first field.
 func (l *link) timer() *Timer { return (*Timer)(unsafe.Pointer(l)) }
 
 var _ = [1]struct{}{}[unsafe.Offsetof(Timer{}.link)] // out of range if it is not
@@ -129,7 +127,7 @@ func (l *list) init() {
 
 func (l *list) empty() bool { return l.root.next == &l.root || l.root.next == nil }
 
-// front returns the timer that has been in the list longest; back, the one that came last.
+// front returns the timer that came first of those in the list, and back the one that came last.
 // The list must not be empty.
 func (l *list) front() *Timer { return l.root.next.timer() }
 func (l *list) back() *Timer  { return l.root.prev.timer() }

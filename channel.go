@@ -8,12 +8,12 @@ import (
 // This file holds timers that send the time on a channel. The driver sends itself, without a
 // goroutine, under the lock of the timer's shard, in the same hold in which it claims the timer.
 // Stop and Reset take that lock to end the arming and to take back what was sent. So nothing stale
-// is sent after they have returned. With the claim and the send apart, Stop could find the timer
+// is sent after they have returned. If the claim and the send were apart, Stop could find the timer
 // fired and the channel empty, and the stale value would come after it. The channel has room for
-// one value, and a send that finds it full is left out, so sending never blocks.
+// one value. If it is full the driver leaves the send out, so sending never blocks.
 //
-// A channel does not end with its wheel, or a receiver would wait for ever: from then on
-// package time sends (see halt.go), in the same hold of the same lock.
+// A channel does not end with its wheel, because a receiver would wait forever. On a stopped wheel
+// package time sends (see halt.go), in one hold of the same lock.
 
 // sending is the kind of a Timer that is part of a channel.
 var sending = newKind(behaviour{

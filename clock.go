@@ -22,10 +22,9 @@ type clock struct {
 	wall  func() time.Time // the wall clock: time.Now, except in tests that step it
 }
 
-// never is the deadline that does not come: the largest a state word can hold,
-// 146 years after the wheel was made. Later deadlines saturate to it, and the
-// driver never looks at it. To fire at the largest number that fits would be
-// early for math.MaxInt64, which is 292 years.
+// never is the deadline that does not come: the largest a state word can hold, 146 years after the
+// wheel was made. Later deadlines saturate to it, and the driver never looks at it. Firing at the
+// largest deadline that fits would be early, because math.MaxInt64 is 292 years.
 const never int64 = 1<<62 - 1
 
 // wallRecheck is how long a timer that follows the wall clock waits at most
@@ -33,9 +32,9 @@ const never int64 = 1<<62 - 1
 // noticed within this time.
 const wallRecheck = time.Minute
 
-// now returns the monotonic instant: the one clock reading of a call. It is
-// negative only for a wheel that is used in a synctest bubble, where the year is
-// 2000, but was made outside; every timer of it would be early.
+// now returns the monotonic instant. A call reads the clock once. The instant is negative only if a
+// wheel that was made outside a synctest bubble is used inside, where the year is 2000. Every timer
+// would then be early.
 func (c *clock) now() int64 { return notBeforeStart(time.Since(c.start)) }
 
 // at returns the instant of a reading of the clock.
@@ -104,8 +103,7 @@ func (c *clock) duration(ticks int64) time.Duration {
 	return time.Duration(ticks * c.tick)
 }
 
-// everyAfter returns the first of a rhythm of d that is not before next and is after
-// past.
+// everyAfter returns the first of the instants next, next+d, next+2d and so on that is after past.
 func everyAfter(next, d, past int64) int64 {
 	if next > past {
 		return next
@@ -113,6 +111,6 @@ func everyAfter(next, d, past int64) int64 {
 	return deadlineAfter(past, time.Duration(d-(past-next)%d))
 }
 
-// isWallOnly reports that t carries no monotonic reading. Round(0) is the
-// documented way to strip one.
+// isWallOnly reports whether t has no monotonic reading. Round(0) is the documented way to strip
+// one.
 func isWallOnly(t time.Time) bool { return t == t.Round(0) }

@@ -11,19 +11,19 @@ import (
 
 // This file holds contexts whose deadline is a timer of the wheel.
 //
-// Most contexts are made, perhaps asked for their error, and cancelled. So that takes one
-// allocation: until Done is called such a context has no channel, its parent does not know it, and
-// Err looks whether the parent has ended.
+// The program makes most contexts, perhaps calls Err, and cancels them. So until Done is called a
+// context is a single struct: it has no channel, its parent holds no reference to it, and Err asks
+// whether the parent has ended.
 //
-// The first call of Done makes it known to the parent. It also makes a context of
-// package context's, the inner one, whose channel becomes ours and which answers for
-// values from then on: package context finds a parent of its own make through any
-// number of WithValue, and needs a goroutine to follow one that it does not find.
+// The first call of Done makes it known to the parent. It also makes an inner context, one of
+// package context. The channel of the inner context becomes ours, and the inner context answers
+// Value from then on. Package context finds a parent of its own type through any number of
+// WithValue, and needs a goroutine to follow any other.
 //
-//	parent  <-  deadlineContext  <-  source  <-  inner one  <-  children of package context's
+//	parent  <-  deadlineContext  <-  source  <-  inner context  <-  children of package context's
 //
-// The inner one's parent is the source, which is the deadlineContext again as the inner
-// one must see it: only the source tells the inner one to end, and by which error.
+// The parent of the inner context is the source: the deadlineContext as the inner context must see
+// it. Only the source tells the inner context to end, and with which error.
 //
 // The order of locks: a context's mu, those of its children, and last those of package
 // context and a shard's. No parent is asked under them: that may be user code.
@@ -191,7 +191,7 @@ func (c *deadlineContext) propagateCancel() {
 	if done == nil {
 		return
 	}
-	// A parent that has the channel of one of ours is that one with values.
+	// A parent that has the channel of one of our contexts is that context with values.
 	if p, ok := c.parent.Value(contextKey{}).(*deadlineContext); ok {
 		if s := p.source.Load(); s != nil && s.inner.Done() == done {
 			p.addChild(c)
@@ -242,11 +242,12 @@ func (c *deadlineContext) removeChild(child *deadlineContext) (known bool) {
 	return known
 }
 
-// cancel ends c and what is derived from it, by the first call. A second one that comes
-// meanwhile waits for the lock: when a CancelFunc has returned, the channels are closed.
+// cancel ends c and what is derived from it. Only the first call has an effect. A second one that
+// comes meanwhile waits for the lock: when a CancelFunc has returned, the channels are closed.
 //
-// To end the inner context and those of ours under the lock runs no user code: package
-// context starts goroutines for that. removeSelf may run some, and comes after it.
+// Ending the inner context and the children under the lock runs no user code, because package
+// context starts goroutines for that. removeSelf may run user code, so it is called without the
+// lock.
 func (c *deadlineContext) cancel(err, cause error) {
 	c.mu.Lock()
 	if c.ended() != nil {
@@ -298,7 +299,7 @@ func (c *deadlineContext) endLocked(err, cause error) {
 	}
 }
 
-// expire is what the driver starts a goroutine for.
+// expire ends c at its deadline, on a goroutine that the driver starts.
 func (c *deadlineContext) expire() {
 	c.catchUp()
 	c.cancel(context.DeadlineExceeded, c.ownCause())
@@ -312,20 +313,20 @@ func (c *deadlineContext) ownCause() error {
 	return context.DeadlineExceeded
 }
 
-// isOver reports that a context which has ended by err has reached its deadline at. Then a
-// child with an earlier deadline has reached that before, and ends by its own cause, though
-// its timer, which is late by up to a tick, may be the later one.
+// isOver reports whether a context that has ended with err has reached its deadline at. If so, a
+// child with an earlier deadline has reached its own before, and ends with its own cause. Its
+// timer, which is late by up to a tick, may still be the later one.
 func isOver(err error, at time.Time) bool {
 	return err == context.DeadlineExceeded && !time.Now().Before(at)
 }
 
-// ended returns the error that c has ended by, nil if it has not.
+// ended returns the error that c has ended with, or nil if it has not ended.
 func (c *deadlineContext) ended() error {
 	err, _ := c.err.Load().(error)
 	return err
 }
 
-// catchUp ends c if its parent has ended, of which c may not have been told yet.
+// catchUp ends c if its parent has ended and c may not have been told yet.
 func (c *deadlineContext) catchUp() {
 	if c.ended() != nil {
 		return
@@ -395,16 +396,16 @@ func (c *deadlineContext) String() string {
 	return parent + ".WithDeadline(" + c.at.String() + " [" + time.Until(c.at).String() + "])"
 }
 
-// A source is what the inner context of a deadlineContext has for a parent.
+// A source is the parent of the inner context of a deadlineContext.
 type source struct {
 	of     *deadlineContext
 	inner  context.Context
 	cancel context.CancelFunc
 	end    func() // ends the inner context by the error and the cause of its parent
 
-	// keeper has the cause for the inner context to end by, if of has no keeper: by
-	// itself that would ask the parent, who may be hiding the end of an ancestor, but
-	// not its values. Set before of ends.
+	// keeper holds the cause with which the inner context ends, if of has no keeper. Without it the
+	// inner context would ask the parent, which may hide that an ancestor has ended but pass on the
+	// ancestor's values. It is set before of ends.
 	keeper *keeper
 }
 
@@ -414,7 +415,7 @@ func (c *deadlineContext) makeSource() *source {
 
 	c.mu.Lock()
 	if c.ended() != nil {
-		// cancel has come by and found no source. It must not be seen open.
+		// cancel came first and found no source. Callers must not see the inner context open.
 		c.mu.Unlock()
 		s.end()
 		c.mu.Lock()
@@ -435,7 +436,7 @@ func (s *source) AfterFunc(end func()) (stop func() bool) {
 	return func() bool { return true }
 }
 
-// Done says whether there is an end to wait for, and whether it has come.
+// Done tells package context that the source can end, and whether it has.
 func (s *source) Done() <-chan struct{} {
 	if s.of.ended() == nil {
 		return s.of.open

@@ -44,9 +44,9 @@ const (
 	sampleEvery = 8
 
 	// beginsPiece, as shard.skip, says that the next timer is the first of a piece. Of the
-	// callbacks that get a goroutine each only these are samples of CallbackLateness: every
-	// eighth would cost 4 % of what firing does. Of inline callbacks it must be every
-	// eighth, as those behind the first wait for it.
+	// callbacks that get a goroutine each only these are samples of CallbackLateness: every eighth
+	// would cost 4 % of what firing does. Of inline callbacks every eighth must be a sample,
+	// because those behind the first wait for it.
 	beginsPiece = -1
 )
 

@@ -2,8 +2,8 @@ package timingwheel
 
 import "container/heap"
 
-// delayQueue is the heap of the buckets that want attention, by when they
-// want it: what the driver sleeps on. It is guarded by the shard's lock.
+// delayQueue is the heap of the buckets that want attention, by when they want it. The driver
+// sleeps until its head wants attention. It is guarded by the shard's lock.
 //
 // A bucket enters when it gets its first timer and leaves only at the top.
 // When Stop or Reset takes a bucket's last timer away, the bucket stays: taking
@@ -12,13 +12,13 @@ import "container/heap"
 // number of slots, is refilled without touching the heap, and is dropped when
 // it comes to the top, so an emptied bucket can ring the alarm once at most.
 //
-// The heap is container/heap's: it is entered once per bucket, not once per
-// timer, so the cost of its interface calls does not show.
+// The heap is container/heap's. It is used once per bucket, not once per timer, so the cost of its
+// interface calls does not show.
 type delayQueue struct {
 	buckets bucketHeap
 }
 
-// add enters b, which must not be queued.
+// add queues b, which must not be queued yet.
 func (q *delayQueue) add(b *bucket, attention int64) {
 	b.attention = attention
 	b.queued = true

@@ -6,10 +6,10 @@ import (
 )
 
 // This file holds the driver: which shard has its turn, for how long, and when the driver rests.
-// What it does in a shard is in flush.go. Nothing here needs a lock but the alarm's state.
+// What it does in a shard is in flush.go. Only the alarm's state needs a lock here.
 
-// A driver is the goroutine that the alarm has started, and what it keeps for itself. One at a time
-// is at work.
+// A driver is the goroutine that the alarm has started, with the fields that only it uses. At most
+// one is at work.
 //
 // It works in rounds. A round takes everything that is due in all shards by a
 // reading of the clock, the earlier ticks before the later ones. Timers that come
@@ -17,10 +17,10 @@ import (
 // zero, wait in due for the next round. So none can keep the others from their
 // turn.
 //
-// What is not due yet is reinserted in the time that is left: the timers of a
-// coarse bucket move to the finer wheel during the slot before it is due, after
-// everything that is due. Done at once when it is due, 85,000 timers of one such
-// bucket hold up what lies behind them by 10 ms.
+// What is not due yet is reinserted in the time that is left: the timers of a coarse bucket move to
+// the finer wheel during the slot before it is due, after everything that is due. If they moved
+// when the bucket is due, the 85,000 timers of one such bucket would hold up what lies behind them
+// by 10 ms.
 type driver struct {
 	engine *engine // fixed
 
@@ -46,9 +46,9 @@ const (
 	// lookLimit is the same for what only looks at timers and slots, which is less work.
 	lookLimit = 4 * holdLimit
 
-	// longestYield is the longest that a yield of the processor is taken to have
-	// lasted: some time slices of the scheduler. After a suspend of the machine the
-	// driver would not yield for hours.
+	// longestYield is the longest that a yield of the processor is taken to have lasted: some time
+	// slices of the scheduler. Without this bound the driver would not yield for hours after a
+	// suspend of the machine.
 	longestYield = 100 * time.Millisecond
 )
 
@@ -174,9 +174,9 @@ func (d *driver) settle() (next int64) {
 	return next
 }
 
-// breathe yields the processor: to callers that wait for a lock, which the
-// driver would otherwise have again before they have woken up, and to the callbacks
-// that it has just started, which would otherwise pile up by the hundred thousand.
+// breathe yields the processor: to callers that wait for a lock, which the driver would otherwise
+// take again before they have woken up, and to the callbacks that it has just started, which would
+// otherwise pile up by the hundred thousand.
 //
 // On a busy machine a yield may last a whole time slice. So the driver yields
 // again only after it has worked for as long as the last yield took, which leaves it half of the

@@ -20,19 +20,20 @@ import (
 //
 // # Locking
 //
-// Each shard has a lock, which guards its timers, and the alarm has one. So have each context and
-// each shard of a Map's table. The order is: a context's (see context.go) or a table's, then a
+// Each shard has a lock, which guards its timers. The alarm has a lock, and so does each context
+// and each shard of a Map's table. The order is: a context's (see context.go) or a table's, then a
 // shard's, then the alarm's. No goroutine holds the locks of two shards.
 //
 // Each lock is held for a bounded number of timers at a time, and none while user code runs:
-// callbacks, executors, Schedulers and panic handlers may call anything of the wheel. The alarm is
-// set under the lock of a shard and its own, and a caller's timer that is due at once gets its
-// goroutine under that of its shard; neither blocks. Only Timer.extend and Timer.keep change a
-// timer without a lock. Callers never wait for the driver, only for a lock. Init of a timer from
-// another wheel takes the lock of the shard that the timer leaves, and no other.
+// callbacks, executors, Schedulers and panic handlers may call anything of the wheel. Two calls of
+// the runtime are made under a lock, and neither blocks: the alarm is set under its own lock and a
+// shard's, and a timer that a caller arms when it is due gets its goroutine under the lock of its
+// shard. Only Timer.extend and Timer.keep change a timer without a lock. Callers never wait for the
+// driver, only for a lock. Init of a timer from another wheel takes the lock of the shard that the
+// timer leaves, and no other.
 
-// An engine is what is under a TimingWheel: it files timers, wakes up in time, and fires them. It
-// does not know what they are part of (see kind.go), nor the TimingWheel.
+// An engine is the lower part of a TimingWheel: it files timers, wakes up in time, and fires them.
+// It knows neither what the timers are part of (see kind.go) nor the TimingWheel.
 type engine struct {
 	clock
 	shards []shard // fixed

@@ -17,8 +17,8 @@ type executor struct {
 
 	_ [64]byte // what is above is read all the time, what is below is written
 
-	// inflight counts callbacks that were handed over and have not returned,
-	// those of the inline executor aside.
+	// inflight counts callbacks that were handed over and have not returned, except those of the
+	// inline executor.
 	inflight atomic.Int64
 	waiting  atomic.Int64 // of these, those that a custom executor has not begun
 
@@ -54,8 +54,8 @@ type observer struct {
 	waited   func(named func(), waiting time.Duration) // a custom executor has begun the callback
 }
 
-// observed returns what to hand over for f, a callback of the caller's: f itself, unless
-// something is to be done around it.
+// observed returns the function to hand over for f, a callback of the caller's. It is f itself
+// unless there is an observer or a trace is being taken.
 func (x *executor) observed(f func()) func() {
 	if !x.observes() {
 		return f
@@ -164,7 +164,8 @@ func (h *handover) over() {
 	}
 }
 
-// execute gives h to the custom executor. An executor that panics is taken not to have kept it.
+// execute gives h to the custom executor. If the executor panics, execute assumes that it has not
+// kept h.
 func (x *executor) execute(h *handover) {
 	taken := false
 	defer func() {

@@ -9,7 +9,7 @@ import (
 // due, and fires them or places them anew. Only the driver calls these functions. The shard's lock
 // guards what they change, and lock and unlock take and release it for them.
 
-// begin begins a round: what waits in due waits no longer.
+// begin begins a round: it takes up what waits in due.
 func (s *shard) begin(now int64) {
 	s.first = unset
 	if s.next.Load() <= s.engine.tickAt(now) {
@@ -32,10 +32,10 @@ func (s *shard) firstLocked(now int64) int64 {
 	return first
 }
 
-// turnOf returns the tick at which t, the front of batch, has its turn in the round
-// of the instant now. It was due when it was put there, though the tick of its
-// deadline may not be over. But what a late driver finds in buckets may have been due
-// before. If ResetAt has extended t meanwhile it leaves at once, as others wait behind it.
+// turnOf returns the tick at which t, the front of batch, has its turn in the round of the instant
+// now. It was due when it was put there, though the tick of its deadline may not be over. Timers
+// that a late driver finds in buckets may have been due before it. If ResetAt has extended t
+// meanwhile, t leaves batch at once, because others wait behind it.
 func (s *shard) turnOf(t *Timer, now int64) int64 {
 	deadline := deadlineOf(t.word.Load())
 	if deadline > now {
@@ -86,8 +86,8 @@ func (s *shard) stepLocked(now, limit int64) bool {
 	return true
 }
 
-// nextLocked returns a timer of b, which is not empty. The first of a piece it has preloaded
-// with as many as a piece can handle.
+// nextLocked returns a timer of b, which is not empty. Before the first one of a piece, it preloads
+// as many as a piece can handle.
 func (s *shard) nextLocked(b *bucket) *Timer {
 	if s.preloaded != b {
 		s.preloaded = b
@@ -224,20 +224,20 @@ func (s *shard) fireLocked(t *Timer, word uint64) {
 	}
 }
 
-// lock begins a hold of the driver's.
+// lock takes the lock for the driver and begins a hold.
 func (s *shard) lock() {
 	s.mu.Lock()
 	s.held = 0
 }
 
-// unlock ends a hold of the driver's and starts the goroutines of the timers that
-// it has claimed meanwhile.
+// unlock releases the lock and starts the goroutines of the timers that the driver has claimed
+// during the hold.
 //
-// They are started here and not as they are claimed, as that takes ten times as long as all else.
-// So the lock is free most of the time, and a caller gets it without having to wait for a wake-up.
-// A claimed timer has fired: no one can tell it from one whose goroutine the scheduler begins a
-// little later. None is forgotten if the wheel is stopped: the driver releases the lock only here,
-// and Shutdown waits for the driver.
+// They are started here, and not as the timers are claimed, because starting them takes ten times
+// as long as everything else. So the lock is free most of the time, and a caller gets it without
+// having to wait for a wake-up. A claimed timer has fired: a caller cannot tell it from one whose
+// goroutine the scheduler begins a little later. None is forgotten if the wheel is stopped: the
+// driver releases the lock only here, and Shutdown waits for the driver.
 func (s *shard) unlock() {
 	s.mu.Unlock()
 	d := &s.engine.driver

@@ -6,10 +6,10 @@ import (
 )
 
 // This file holds what becomes of pending timers when their wheel is stopped: they are dropped, or
-// handed back, or package time takes them over. A callback that is dropped harms no one, but a
-// goroutine that waits for a channel or a context would wait forever, and a connection would go
-// unguarded. So the kinds that have a ring outlive their wheel: a relay takes the place of the
-// timer. The lock of each shard guards what is here.
+// handed back, or package time takes them over. A dropped callback does no harm, but a goroutine
+// that waits for a channel or a context would wait forever, and a connection would have no limits.
+// So the kinds that have a ring outlive their wheel: a relay takes the place of the timer. The lock
+// of each shard guards what is here.
 
 // Unfired is a timer that was pending when its wheel was stopped.
 type Unfired struct {
@@ -83,9 +83,9 @@ func (s *shard) anyPendingLocked() *Timer {
 
 // A relay is one arming of a Timer whose wheel has been stopped, due by package time. The shard's
 // lock guards it as it guards armings: Stop and Reset end it under that lock, and a relay that
-// rings looks there whether it is still the Timer's. The Timer itself is idle meanwhile, so its
-// links are free, and one of them refers to the relay: a map in the shard would keep it, and its
-// Timer.
+// rings checks under it whether it still belongs to the Timer. The Timer itself is idle meanwhile,
+// so its links are free, and one of them refers to the relay. A map in the shard would keep the
+// relay and its Timer alive.
 type relay struct {
 	link     // what the Timer's refers to; otherwise not in use. The first field: see Timer.relay
 	timer    *Timer
@@ -98,7 +98,7 @@ var _ = [1]struct{}{}[unsafe.Offsetof(relay{}.link)] // out of range if it is no
 // relay returns the relay of t, which must not be pending, or nil. The caller holds the lock.
 func (t *Timer) relay() *relay { return (*relay)(unsafe.Pointer(t.prev)) }
 
-// mayHaveRelay reports that Timer.Stop must look for a relay.
+// mayHaveRelay reports whether Timer.Stop must look for a relay.
 func (t *Timer) mayHaveRelay() bool {
 	if t.kind == plain || !t.shard.engine.stopped.Load() {
 		return false
@@ -107,7 +107,7 @@ func (t *Timer) mayHaveRelay() bool {
 	return k.ring != nil && !k.inert
 }
 
-// rearmOutlivingLocked arms t, whose wheel has been stopped, if it outlives that. It reports
+// rearmOutlivingLocked arms t, whose wheel has been stopped, if t outlives the wheel. It reports
 // whether t was armed before.
 func (s *shard) rearmOutlivingLocked(t *Timer, deadline, now int64) (wasArmed bool) {
 	if t.kind.behaviour().ring == nil {
@@ -124,9 +124,10 @@ func (s *shard) rearmOutlivingLocked(t *Timer, deadline, now int64) (wasArmed bo
 	return wasArmed
 }
 
-// relayLocked arms t, which is idle and has no relay, with a relay. As the wheel does, it rounds up
-// to the tick what is due after the instant now. For the next tick of a Ticker that is the instant
-// at which the present tick began, so a period below the tick does not keep the processor busy.
+// relayLocked arms t, which is idle and has no relay, with a relay. Like the wheel, it rounds a
+// deadline up to the tick, unless that is not after the instant now. For the next tick of a Ticker
+// that is the instant at which the present tick began, so a period below the tick does not keep the
+// processor busy.
 func (s *shard) relayLocked(t *Timer, deadline, now int64) *relay {
 	r := &relay{timer: t, deadline: deadline}
 	t.prev = &r.link
@@ -155,7 +156,7 @@ func (s *shard) stopRelayLocked(t *Timer) bool {
 }
 
 // ring is called by package time when r is due, and is what Drain hands back. It does nothing if r
-// has been stopped, replaced or rung meanwhile: it is one outcome for the two of them.
+// has been stopped, replaced or rung meanwhile, so only one of the two has an effect.
 func (r *relay) ring() {
 	t := r.timer
 	s := t.shard

@@ -96,8 +96,8 @@ func (h *hold) step() {
 	}
 }
 
-// count returns how many timers l has, up to the limit. It does not release the lock
-// on the way, as l could change.
+// count returns how many timers l has, up to the limit. It does not release the lock on the way,
+// because l could change.
 func (h *hold) count(l *list, limit int) (n int) {
 	if l.empty() {
 		return 0

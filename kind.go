@@ -5,7 +5,8 @@ import "strconv"
 // This file is the seam between the engine and the features. A Timer may be part of something: of a
 // schedule, a channel, a context, an entry of a Map. Its kind says of what, and the behaviour of
 // the kind says what the engine does with it where that differs from a plain Timer. Each feature
-// defines its kinds in its own file by newKind, and the engine names none of them but plain.
+// defines its kinds in its own file by newKind, and the engine names none of them but plain. A new
+// file gets a line in the table of internal/floors, which checks this.
 //
 // A Timer is always the first field of what it is part of, so the address of the one is the address
 // of the other. Only functions of a kind's behaviour may convert it, as they see no other Timers.
@@ -42,10 +43,9 @@ type behaviour struct {
 
 	// The rest is about a stopped wheel.
 
-	// ring is called, under the lock of s, by package time at the deadline of t, if that was armed
-	// on a wheel that has been stopped, before or after it was armed (see relay). It returns what
-	// is to be called after the lock has been released, or nil. A kind without it ends with its
-	// wheel.
+	// ring is what package time calls at the deadline of t, under the lock of s, once the wheel has
+	// been stopped, whether t was armed before or after that (see relay). It returns what is to be
+	// called after the lock has been released, or nil. A kind without a ring ends with its wheel.
 	ring func(s *shard, t *Timer, deadline int64) (call func())
 
 	// unfired changes what Drain hands back for t, which was pending with this word. It is called
@@ -53,8 +53,8 @@ type behaviour struct {
 	// a callback that rings now.
 	unfired func(t *Timer, word uint64, u *Unfired)
 
-	// unlisted says that Drain does not hand the Timers back. That takes a ring, or they would be
-	// lost.
+	// unlisted says that Drain does not hand the Timers back. The kind must then have a ring, or
+	// its Timers would be lost.
 	unlisted bool
 
 	// dropped is called without a lock once t, which was pending, has been dropped or handed back.
@@ -86,5 +86,5 @@ func (k kind) behaviour() *behaviour {
 	return &kinds[k]
 }
 
-// alone reports that the callback of a Timer of this kind is all there is.
+// alone reports whether firing a Timer of this kind means only handing over its callback.
 func (k kind) alone() bool { return k == plain || k.behaviour().alone }

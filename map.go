@@ -12,8 +12,8 @@ import (
 )
 
 // This file holds maps whose keys expire. Each Set makes one entry, which never changes: its Timer
-// is its first field, and the state word of that Timer alone says whether the entry lives. The one
-// that swaps the word from pending to idle decides what becomes of the entry:
+// is its first field, and the state word of that Timer alone says whether the entry lives. The
+// goroutine that swaps the word from pending to idle decides what becomes of the entry:
 //
 //	the driver                      expired; the callback is called
 //	Set                             replaced
@@ -301,7 +301,8 @@ func (s *shard) expireLocked(t *Timer, word uint64, _ int64) {
 	k := t.keyed()
 	named, f := k.owner.named, k.fire
 	if named == nil || s.engine.executor.mode == custom {
-		// Here, as an executor may drop what it is given, or not begin it for long.
+		// The entry leaves the table here, because an executor may drop the callback or begin it
+		// late.
 		s.unlock()
 		k.owner.take(k)
 		s.lock()
@@ -355,7 +356,7 @@ func (m *Map[K, V]) newEntry(hash uint64, key K, value V) *entry[K, V] {
 }
 
 // putAndUnlock arms e and puts it where at leads, in place of an entry that has ended or at the end
-// of the chain. It releases the lock of s.
+// of the chain. Then it releases the lock of s.
 //
 // The entry is armed before it can be found, as a reader that finds one that is not pending takes
 // it for one that has ended. If it fires first, its callback waits for the lock to take it out.

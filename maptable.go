@@ -7,9 +7,9 @@ import (
 )
 
 // This file holds the table of a Map: for each shard a hash table with chains. It grows and shrinks
-// by one bucket at a time (linear hashing, Litwin 1980), so that no call, and no one who waits for
-// its lock, pays for a whole table, and so that memory is given back. Go's own map does not shrink,
-// moves in steps of a thousand, and would have to hold each key a second time.
+// by one bucket at a time (linear hashing, Litwin 1980), so that no call, and no goroutine that
+// waits for its lock, pays for a whole table, and so that memory is given back. Go's own map does
+// not shrink, moves in steps of a thousand, and would have to hold each key a second time.
 //
 // Writers hold the shard's lock. Readers hold nothing. What a reader finds is right as it stands,
 // as hash and key never change, and an entry's word says whether it lives. What a reader does not
@@ -22,7 +22,7 @@ import (
 // while a reader stands on it: its next is cleared, for an entry that a callback keeps for hours
 // would keep all that ever came after it. It has ended before that, and so the reader sees it. A
 // new entry goes to the end of its chain, or to the place of an ended one with its key: a reader
-// who passes just before has read the chain as it was.
+// that passes just before has read the chain as it was.
 
 // A chain is what leads to an entry: a bucket, or the next of the entry before.
 type chain[K comparable, V any] = atomic.Pointer[entry[K, V]]
@@ -110,15 +110,15 @@ func (s *mapShard[K, V]) find(hash uint64, key K) (e *entry[K, V], sure bool) {
 	return nil, s.sure(moves, last)
 }
 
-// sure says that a reader who read moves before, and found nothing as far as the last entry of the
-// chain, has missed nothing.
+// sure reports whether a reader that loaded moves before, and found nothing up to the last entry of
+// the chain, has missed nothing.
 func (s *mapShard[K, V]) sure(moves uint32, last *entry[K, V]) bool {
 	return (last == nil || isPending(last.timer.word.Load())) &&
 		moves%2 == 0 && s.moves.Load() == moves
 }
 
-// lookUp returns the entry of a key if act reports that it has done with it what was to be done,
-// which it does not with one that has ended. It returns nil if there is none.
+// lookUp returns the entry of a key if act returns true for it, and else nil. act must return false
+// for an entry that has ended.
 func (s *mapShard[K, V]) lookUp(hash uint64, key K, act func(*Timer) bool) *entry[K, V] {
 	e, sure := s.find(hash, key)
 	if e != nil && act(&e.timer) {
@@ -151,7 +151,8 @@ func (s *mapShard[K, V]) putLocked(at *chain[K, V], e *entry[K, V]) (full bool) 
 	if was == nil {
 		at.Store(e)
 		s.n++
-		// Two, as there may be more to split since others have come while a segment was made.
+		// Twice, because others may have come while a segment was made, so there may be more to
+		// split.
 		for range 2 {
 			if s.splitLocked() {
 				return true
@@ -265,8 +266,8 @@ func (s *mapShard[K, V]) putSegment(i int, segment *[]chain[K, V]) {
 // of a class are met in one hold of the lock, in whichever buckets they are by then; so none is met
 // twice or missed because a bucket was split or merged.
 //
-// The classes are in the order of their bits reversed. So the rest of the walk is as well a walk of
-// classes with more bits, or with less, and no hold takes longer because the table has grown.
+// The classes are in the order of their bits reversed. So the rest of the walk is also a walk of
+// classes with more bits or with fewer, and no hold takes longer because the table has grown.
 type walk[K comparable, V any] struct {
 	s     *mapShard[K, V]
 	class uint32

@@ -53,10 +53,10 @@ func WithSlowCallback(limit time.Duration, h func(SlowCallback)) Option {
 	return func(c *config) { c.slow = &slowWatch{limit: limit, hook: h} }
 }
 
-// A slowWatch finds the calls that last longer than its limit. The limit is one for all, so
-// they reach it in the order in which they began: one alarm is enough, set for the first.
-// When it rings, what has reached the limit is reported and taken off the list. It does
-// not know the wheel, so that it does not keep one alive until the alarm has rung.
+// A slowWatch finds the calls that last longer than its limit. All calls have the same limit, so
+// they reach it in the order in which they began: one alarm is enough, set for the first. When it
+// rings, what has reached the limit is reported and taken off the list. It does not know the wheel,
+// so that it does not keep one alive until the alarm has rung.
 type slowWatch struct {
 	limit time.Duration
 	hook  func(SlowCallback)

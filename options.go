@@ -10,9 +10,8 @@ import (
 const (
 	defaultTick = time.Millisecond
 
-	// defaultWheelSize keeps most timeouts of servers on the two lowest wheels
-	// (a millisecond to two minutes) at 24 KiB a wheel. docs/design.md has the
-	// measurements it was chosen by.
+	// defaultWheelSize keeps most timeouts of servers on the two lowest wheels (a millisecond to
+	// two minutes) at 24 KiB a wheel. docs/design.md has the measurements that decided it.
 	defaultWheelSize = 256
 )
 

@@ -20,12 +20,13 @@ import "sync/atomic"
 //	filed           a caller that arms, with next stored, before it looks at armed
 //	waking          a caller, between its two looks at armed
 //	stopping        Timer.Stop, before the shard's lock
-//	letting go      a caller that leaves a shard idle, with lookAt stored, before it looks at armed
+//	letting go      a caller that leaves a shard idle, with lookAt stored, before armed is read
 //	halting         the wheel's Stop, between stopped and the alarm
 //	swept           the wheel's Stop, after a timer's word says idle
 //	returning       a callback's goroutine, between counting down and its look at stopped
 
-// paused is told who comes to which point, on the goroutine that has come; nil for no one.
+// paused is called with the point that a goroutine has reached, on that goroutine. It is nil unless
+// a test watches.
 var paused atomic.Pointer[func(point string)]
 
 func pause(point string) (none struct{}) {

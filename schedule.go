@@ -9,7 +9,7 @@ import (
 // This file holds the timers that are more than one arming: recurring schedules, and timers that
 // follow the wall clock. Both are a Timer that is part of a schedule, whose behaviour says what the
 // driver does when the Timer is due. The lock of the Timer's shard guards a schedule, except for
-// what is the driver's alone.
+// the fields that only the driver uses.
 //
 // The Timer stays linked and pending while the driver is in the Scheduler's Next without the
 // lock. So Stop, Reset and the wheel's Stop need not know about Next. Afterwards the driver goes
@@ -41,7 +41,7 @@ func Every(d time.Duration) Scheduler {
 
 type every time.Duration
 
-// Next makes every a Scheduler for those who wrap it in their own. ScheduleFunc
+// Next makes every a Scheduler for code that wraps it in a Scheduler of its own. ScheduleFunc
 // recognises the type and counts on the monotonic clock instead.
 func (d every) Next(t time.Time) time.Time { return t.Add(time.Duration(d)) }
 
@@ -50,8 +50,8 @@ func (d every) Next(t time.Time) time.Time { return t.Add(time.Duration(d)) }
 // skipped at once, as the driver has other timers too.
 const maxMissedSteps = 1000
 
-// A schedule is a Timer that the driver does not simply fire. It lives as long as
-// its Timer is pending or in use.
+// A schedule is a Timer that needs more than firing. It lives as long as its Timer is pending or in
+// use.
 type schedule struct {
 	timer Timer // the first field: see Timer.schedule
 
@@ -62,8 +62,8 @@ type schedule struct {
 	busy    atomic.Int64 // runs in progress or queued, unless they may overlap
 	offset  *offset      // nil without StartNow and Jitter
 
-	// scheduler is the driver's alone once the timer is armed. It is taken out
-	// while its Next runs, so that one that panics or exits is not asked again.
+	// Only the driver uses scheduler once the timer is armed. It is nil while its Next runs, so
+	// that a Scheduler that panics or exits is not asked again.
 	scheduler Scheduler
 
 	// at is the wall time of the pending run while the state is onWall, jitter
@@ -197,14 +197,14 @@ func (r *schedule) fix(p plan) {
 	}
 }
 
-// first plans the first run, for a ScheduleFunc that was called at the instant now.
+// first plans the first run of a schedule that is made at the instant now.
 func (r *schedule) first(e *engine, now int64) (p plan) {
 	p.shift = r.offset.draw()
 	d, monotonic := r.scheduler.(every)
 	switch {
 	case r.offset != nil && r.offset.startNow:
-		// By the monotonic clock: one that is stepped back just now shall not put off
-		// for hours what is to come at once.
+		// By the monotonic clock: a wall clock that is stepped back just now must not delay this
+		// run for hours.
 		p.state, p.deadline = pending, later(now, p.shift)
 		p.at = e.wall().Round(0) // for its location
 	case monotonic:

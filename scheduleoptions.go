@@ -6,7 +6,8 @@ import (
 )
 
 // This file holds the options of a schedule: what becomes of runs that overlap or were missed, and
-// by how much runs are put off.
+// by how much runs are delayed. An option sets fields of schedule, which schedule.go uses. What it
+// allocates has a row in cost_test.go and in the table of README.md's section Cost.
 
 // A ScheduleOption sets how a schedule begins, how its runs are spread, and what happens to runs
 // that overlap or were missed. If an option is given twice, the last one counts. ScheduleFunc
@@ -108,9 +109,9 @@ const (
 	skipMissed
 )
 
-// offset is what StartNow and Jitter add to a schedule: apart from it, as few
-// schedules have either, and all timers for a wall time are schedules. It is the
-// driver's alone once the timer is armed.
+// offset is what StartNow and Jitter add to a schedule. It is a struct of its own because few
+// schedules have either, and every timer for a wall time is a schedule. Only the driver uses it
+// once the timer is armed.
 type offset struct {
 	startNow bool
 	jitter   time.Duration
@@ -131,7 +132,7 @@ func (r *schedule) offsets() *offset {
 	return r.offset
 }
 
-// draw returns by how much to put off a run.
+// draw returns by how much to delay a run.
 func (o *offset) draw() time.Duration {
 	if o == nil || o.jitter == 0 {
 		return 0

@@ -8,15 +8,15 @@ import (
 	"unsafe"
 )
 
-// This file holds the shards: their choice for a new timer, and how a timer is armed, stopped and
+// This file holds the shards: which one a new timer gets, and how a timer is armed, stopped and
 // filed. Callers run this code. What the driver does in a shard is in flush.go.
 
 // A shard is a part of an engine with a lock of its own: wheels, delay queue
 // and lists for the timers that belong to it. A timer belongs to one shard for
 // life, so the lock to take for it never changes.
 //
-// There are about as many shards as processors. Callers on different processors
-// then work on different locks and lists. The driver and the alarm are one for all.
+// There are about as many shards as processors. Callers on different processors then work on
+// different locks and lists. All shards share one driver and one alarm.
 type shard struct {
 	engine *engine // fixed
 
@@ -56,8 +56,8 @@ type shard struct {
 // wakes up.
 const maxShards = 16
 
-// shardsFor returns how many shards a wheel has on so many processors: as many,
-// rounded up to a power of two, but not more slots in all than the largest wheel has.
+// shardsFor returns how many shards a wheel has: procs rounded up to a power of two, but at most
+// maxShards, and so few that they have no more slots together than the largest wheel.
 func shardsFor(procs, wheelSize int) int {
 	return min(1<<bits.Len(uint(procs-1)), maxShards, maxWheelSize/wheelSize)
 }
@@ -83,16 +83,16 @@ func (e *engine) makeShards(n, wheelSize int) {
 }
 
 // A call that makes a timer may choose its shard. It takes the one that its goroutine used last, by
-// a small table that is indexed by the address of the goroutine's stack. To find a processor's own
-// shard costs as much as the lock in Go (a sync.Pool's Get and Put, measured), and goroutines that
-// keep busy stay on their processor. If the lock is taken the goroutine moves on to the next shard
-// for good, so a few busy goroutines soon have one each. It also moves on when timers pile up in
-// the shard. Otherwise all timers that one goroutine starts in a loop would be in one shard, where
-// those who stop them later would wait for each other.
+// a small table that is indexed by the address of the goroutine's stack. Finding the shard of the
+// present processor costs as much in Go as the lock (measured with Get and Put of a sync.Pool), and
+// goroutines that keep busy stay on their processor. If the lock is taken the goroutine moves on to
+// the next shard for good, so a few busy goroutines soon have one each. It also moves on when
+// timers pile up in the shard. Otherwise all timers that one goroutine starts in a loop would be in
+// one shard, where the goroutines that stop them later would wait for each other.
 const homeBits = 7
 
-// bulk is how many timers more than before make a shard crowded: so many that a busy goroutine
-// seldom has as many pending at a time, so few that a program's thousands are spread.
+// bulk is how many timers more than before make a shard crowded. A busy goroutine seldom has that
+// many pending at a time, but the thousands of a large program are spread.
 const bulk = 1024
 
 // lockHome locks the shard for a timer that the caller is about to make.
@@ -112,9 +112,9 @@ func (e *engine) lockHome() *shard {
 	return s
 }
 
-// crowdedLocked reports, once each time, that the shard has bulk timers more than when it
-// last did, or than it has had since. It goes by what is pending: a goroutine that stops as
-// many as it starts does not crowd its shard.
+// crowdedLocked reports whether bulk more timers are pending than when it last returned true. If
+// many have gone since then, it counts from the lower number. A goroutine that stops as many timers
+// as it starts does not crowd its shard.
 func (s *shard) crowdedLocked() bool {
 	pending := s.count.pending()
 	switch {
@@ -127,8 +127,8 @@ func (s *shard) crowdedLocked() bool {
 	return false
 }
 
-// stackHash returns a number that few goroutines share, and that one keeps while it
-// calls from about the same depth and its stack does not grow.
+// stackHash returns a number that few goroutines share. A goroutine keeps its number while it calls
+// from about the same depth and its stack does not grow.
 func stackHash() uint32 {
 	var here byte
 	const smallestStack, golden = 11, 0x9E3779B9
@@ -136,16 +136,16 @@ func stackHash() uint32 {
 }
 
 // deal returns the shard for a timer that will be armed again and again, by any goroutine.
-// The multiples of the golden ratio deal out every second, third or n-th
-// timer of a program as evenly as all of them.
+// Multiples of the golden ratio spread every second, third or n-th timer of a program as evenly as
+// all of them.
 func (e *engine) deal() *shard {
 	const golden = 0x9E3779B9
 	return &e.shards[uint64(e.dealt.Add(golden))*uint64(len(e.shards))>>32]
 }
 
-// armNew arms a new Timer in the shard at hand, and says what it is part of. If as is idle the
-// Timer gets its shard only. now is the caller's reading of the clock; the wheel may have gone past
-// it since.
+// armNew arms a new Timer of kind k in the shard that lockHome chooses. If as is idle, the Timer
+// only gets its shard. now is the caller's reading of the clock; the wheel may have gone past it
+// since.
 func (e *engine) armNew(t *Timer, k kind, as state, deadline, now int64) {
 	s := e.lockHome()
 	t.init(s, k)
@@ -155,7 +155,7 @@ func (e *engine) armNew(t *Timer, k kind, as state, deadline, now int64) {
 	s.mu.Unlock()
 }
 
-// rearm makes t pending for Reset, and reports whether it was.
+// rearm makes t pending for Reset, and reports whether it was pending before.
 func (s *shard) rearm(t *Timer, deadline, now int64) (wasPending bool) {
 	_ = pause("rearming")
 	s.mu.Lock()
@@ -169,8 +169,8 @@ func (s *shard) rearm(t *Timer, deadline, now int64) (wasPending bool) {
 func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending bool) {
 	x := &s.engine.executor
 	if s.engine.stopped.Load() {
-		// Looked at under the lock, or the timer could slip in behind the sweep
-		// of halt. What is still pending is left to that sweep.
+		// Looked at under the lock. Otherwise the timer could slip in behind the sweep of halt.
+		// What is still pending is left to that sweep.
 		return t.kind != plain && s.rearmOutlivingLocked(t, deadline, now)
 	}
 	s.catchUpLocked(now)
@@ -204,8 +204,8 @@ func (s *shard) armLocked(t *Timer, as state, deadline, now int64) (wasPending b
 	return wasPending
 }
 
-// stopLocked ends the arming of t for Stop and its like. It reports whether there was one, and the
-// word that the timer had.
+// stopLocked ends the arming of t for Stop and similar calls. It returns the word that the timer
+// had, and whether it was armed.
 func (s *shard) stopLocked(t *Timer) (word uint64, was bool) {
 	after := idle
 	if t.kind != plain {
@@ -235,9 +235,9 @@ func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 	if s.anchor.engine == nil {
 		s.anchor.engine = s.engine
 	}
-	// A deadline that has come is due at once, not when the tick that has begun
-	// is over. For later ones the wheel's own clock decides. The caller's reading
-	// may be older: filed by it, the timer could be one lap late.
+	// A deadline that has come is due at once, not when the tick that has begun is over. For later
+	// ones the wheel's own clock decides. The caller's reading may be older, and a timer filed by
+	// it could be one lap late.
 	e := s.engine.tickOf(deadline)
 	if deadline <= now || e <= s.wheel.now {
 		s.due.add(t)
@@ -256,9 +256,9 @@ func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 	return attention
 }
 
-// catchUpLocked moves the clock of a shard that had nothing to do up to now, so
-// that new timers are not filed coarser than need be. It stops short of the
-// first queued bucket: only the driver goes past that one, as it flushes it.
+// catchUpLocked moves the clock of a shard that had nothing to do up to now, so that new timers are
+// not filed too coarsely. It stops short of the first queued bucket: only the driver goes past that
+// one, as it flushes it.
 func (s *shard) catchUpLocked(now int64) {
 	to := s.engine.tickAt(now)
 	if head := s.queue.head(); head != nil {

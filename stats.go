@@ -2,8 +2,8 @@ package timingwheel
 
 import "time"
 
-// This file holds the statistics of a wheel, as others see them. What is counted, and where, is in
-// counters.go.
+// This file holds the statistics of a wheel, as programs see them. counters.go says what is counted
+// and where. wheelprom/metrics.go has the name and help of each as a metric.
 
 // Stats are the counters of a wheel since it was made, ready for expvar.Func and encoding/json.
 // Those of Counters agree with each other. Calls that run at the same time may be counted or not,

@@ -14,30 +14,30 @@ import (
 // The state word holds the state and the deadline together, so one load of it sees one arming and
 // not halves of two:
 //
-//	from      to        by                           meaning
-//	idle      pending   AfterFunc, Reset and others  armed
-//	pending   pending   extend, without the lock     deadline later; returns true
-//	pending   pending   keep, without the lock       deadline later, or as it was; returns true
-//	pending   pending   Reset, ResetAt               moved; returns true
-//	pending   pending   driver                       fired and armed for the next time, or due later
-//	                                                 by the wall clock
-//	pending   idle      driver                       fired
-//	pending   idle      Stop                         stopped; returns true
-//	pending   ended     Stop, of some kinds          stopped for good; what was handed over and has
-//	                                                 not begun does not begin
-//	pending   idle      TimingWheel.Stop, Drain      dropped, handed back, or taken over by package
-//	                                                 time (see halt.go)
+//	from     to       by                        meaning
+//	idle     pending  AfterFunc, Reset, others  armed
+//	pending  pending  extend, without the lock  deadline later; returns true
+//	pending  pending  keep, without the lock    deadline later, or as it was; returns true
+//	pending  pending  Reset, ResetAt            moved; returns true
+//	pending  pending  driver                    fired and armed for the next time, or due later by
+//	                                            the wall clock
+//	pending  idle     driver                    fired
+//	pending  idle     Stop                      stopped; returns true
+//	pending  ended    Stop, of some kinds       stopped for good; what was handed over and
+//	                                            has not begun does not begin
+//	pending  idle     TimingWheel.Stop, Drain   dropped, handed back, or taken over by package time
+//	                                            (see halt.go)
 //
 // Every transition but two is made under the lock of the Timer's shard. extend and keep move the
 // deadline of a pending Timer later by a compare-and-swap alone. So every transition is one atomic
 // exchange, under the lock too: a load and a store could undo an extension that came in between. It
-// is a compare-and-swap that tries again, or a swap where the old deadline does not matter. What a
-// transition decides by is in the word that it swaps, and nowhere else: the Timer may be stopped,
-// moved and armed again at any moment in between.
+// is a compare-and-swap that tries again, or a swap where the old deadline does not matter. A
+// transition depends on nothing but the word that it swaps, because the Timer may be stopped, moved
+// and armed again at any moment in between.
 //
 // Pending has two forms. onWall says that the deadline is the next look at the wall clock and not
 // the time that the caller asked for. Exactly the pending Timers are linked in a bucket, which is
-// due no later than their deadlines. To move from bucket to bucket is no transition, so Stop and
+// due no later than their deadlines. A move from bucket to bucket is not a transition, so Stop and
 // Reset never find a Timer between two wheels.
 
 // A Timer calls a function when its time has come. AfterFunc, AtFunc and ScheduleFunc make one, and
@@ -72,17 +72,19 @@ func makeWord(s state, deadline int64) uint64 { return uint64(deadline)<<stateBi
 func stateOf(word uint64) state    { return state(word & (1<<stateBits - 1)) }
 func deadlineOf(word uint64) int64 { return int64(word >> stateBits) }
 
-// isPending reports that a timer with this word is linked in a bucket.
+// isPending reports whether a timer with this word is linked in a bucket.
 func isPending(word uint64) bool {
 	s := stateOf(word)
 	return s == pending || s == onWall
 }
 
-// init prepares t, which is new, for its shard, under that one's lock or before it can be armed.
+// init prepares a new Timer for its shard. The caller holds the shard's lock, or no other goroutine
+// can arm t yet.
 func (t *Timer) init(s *shard, k kind) { t.shard, t.kind, t.self = s, k, selfOf(t) }
 
-// selfOf returns what tells t from a copy of it in the 32 bits that a Timer has left: its address
-// without the low bits, which all Timers have in common, and the high bits, which most have.
+// selfOf returns what distinguishes t from a copy of it: 32 bits of its address, for which a Timer
+// has room. It leaves out the low bits, which are the same for all Timers, and the high bits, which
+// are the same for most.
 func selfOf(t *Timer) uint32 { return uint32(uintptr(unsafe.Pointer(t)) >> 3) }
 
 // home returns the shard of an initialised Timer; what names the caller.
@@ -93,12 +95,12 @@ func (t *Timer) home(what string) *shard {
 	return t.shard
 }
 
-// misused panics. It is apart so that home is inlined.
+// misused panics. It is a function of its own so that the compiler inlines home.
 func (t *Timer) misused(what string) {
 	if t == nil || t.shard == nil {
 		panic("timingwheel: " + what + " of a Timer that was never initialised")
 	}
-	// The driver, and Stop, would take the original out of its list instead of it.
+	// The driver, and Stop, would take the original out of its list instead of the copy.
 	panic("timingwheel: " + what + " of a copied Timer")
 }
 
@@ -152,8 +154,8 @@ func (t *Timer) extend(deadline, now int64) bool {
 }
 
 // keep makes a pending timer fire at the deadline or later, and reports whether it is pending. If
-// several goroutines call keep at once the latest deadline holds. An overdue timer may wait in due,
-// as after ResetAt: the driver takes it out when its turn comes.
+// several goroutines call keep at once the latest deadline holds. An overdue timer may then still
+// wait in due, as after ResetAt: the driver takes it out when its turn comes.
 func (t *Timer) keep(deadline int64) bool {
 	for {
 		word := t.word.Load()

@@ -18,30 +18,27 @@ import (
 //	    1    12        144    0  26 .. 287
 //	    2   144      1,728    0  288 .. 3,455
 //
-// A wheel has twice as many slots as its size says, so it spans two slots of its
-// overflow wheel. So the timers of a coarse bucket can move down during the slot before
-// the bucket is due, and not all at once when it is: when the clock comes to second
-// 24, the lowest wheel spans all of the coarse bucket of seconds 36 to 47, that bucket
-// wants to be opened, and the driver has 12 seconds to drain it. The textbook's wheel
-// spans one interval; with that, a timer just beyond would go to a bucket that wants to
-// be opened already, and cost a wake-up to come back.
+// A wheel has twice as many slots as its size says, so it spans two slots of its overflow wheel.
+// The timers of a coarse bucket can therefore move down during the slot before the bucket is due,
+// and not all at once when it is due: when the clock comes to second 24, the lowest wheel spans all
+// of the coarse bucket of seconds 36 to 47, that bucket wants to be opened, and the driver has 12
+// seconds to drain it. The textbook's wheel spans one interval; with that, a timer just beyond
+// would go to a bucket that wants to be opened already, and cost a wake-up to come back.
 //
 // What must hold, and why it does:
 //
-//   - now is a multiple of tick, never decreases, and an overflow wheel's now
-//     is not ahead of the finer wheel's: advance truncates the same clock to
-//     every level's tick.
-//   - An expiration is filed on the finest level whose span, from now on, contains
-//     it. On a level above the first it therefore lies two slots ahead at least, and
-//     its bucket's attention, one slot before its expiration, is ahead of the clock.
-//   - A bucket that may be opened takes no timers: the clock has come within a slot
-//     of it, so its whole range is within the finer wheel's span. "May be drained"
-//     and "may not be filled" are one condition.
-//   - A slot never holds two laps: two expirations of one slot are a span apart at
-//     least. While a bucket is being flushed the clock stands on its expiration, so an
-//     expiration one lap later is just outside the span. That is what allows the
-//     driver to flush a bucket in place, piece by piece, with the lock released in
-//     between.
+//   - now is a multiple of tick, never decreases, and an overflow wheel's now is not ahead of the
+//     finer wheel's: advance truncates the same clock to every level's tick.
+//   - An expiration is filed on the finest level whose span, from now on, contains it. On a level
+//     above the first it therefore lies at least two slots ahead, and its bucket's attention, one
+//     slot before its expiration, is ahead of the clock.
+//   - A bucket that may be opened takes no timers: the clock has come within a slot of it, so its
+//     whole range is within the finer wheel's span. "May be drained" and "may not be filled" are
+//     one condition.
+//   - A slot never holds two laps: two expirations of one slot are at least a span apart. While a
+//     bucket is being flushed the clock stands on its expiration, so an expiration one lap later is
+//     just outside the span. That is what allows the driver to flush a bucket in place, piece by
+//     piece, with the lock released in between.
 type wheel struct {
 	level    uint8 // 0 is the lowest
 	tick     int64 // duration of a slot, in ticks of the lowest wheel
@@ -55,9 +52,8 @@ type wheel struct {
 	placed, reinserted, extended int64 // see LevelStats
 }
 
-// maxWheelSize bounds what a slip of the pen can ask for, in memory and in
-// work under the lock: a level of so many slots takes 6 MiB, and is made
-// when it is first needed.
+// maxWheelSize bounds the memory of a wheel and the work under its lock if the size is a mistake: a
+// level of so many slots takes 6 MiB, and is made when it is first needed.
 const maxWheelSize = 1 << 16
 
 func newWheel(level uint8, tick int64, size int, now int64) *wheel {
@@ -76,12 +72,11 @@ func (w *wheel) makeBuckets() {
 	}
 }
 
-// place returns the bucket for a timer that expires at tick e, which must be
-// ahead of the clock, and the tick at which that bucket wants attention: its
-// expiration, the first tick of its slot, or one slot before that if it is to be
-// opened. The caller adds the timer and queues the bucket under the same hold of
-// the lock. Cost: a division; the levels number at most log(e)/log(size), 62
-// for the smallest wheel size.
+// place returns the bucket for a timer that expires at tick e, which must be ahead of the clock,
+// and the tick at which that bucket wants attention: its expiration, the first tick of its slot, or
+// one slot before that if it is to be opened. The caller adds the timer and queues the bucket under
+// the same hold of the lock. Cost: a division for each level; there are at most log(e)/log(size)
+// levels, 62 for the smallest wheel size.
 func (w *wheel) place(e int64) (b *bucket, attention int64) {
 	for e-w.now >= w.span { // both are non-negative: no overflow
 		if w.overflow == nil {

@@ -70,8 +70,8 @@ after CloseWrite. Idle, Lifetime and Due hold until the connection is closed.
 The kernel buffers megabytes, so a slow download may continue long after Write has returned, or
 long before it does. For TCP on Linux, bytes that the peer acknowledges count as written, too. The
 kernel reports when it last sent data and when it last received an answer, so a peer that stops
-taking data is closed about on time. It is late by up to 20 ms, for the steps of the kernel's
-clock. If the kernel has probed the connection meanwhile, it is late by up to twice TCP's
+taking data is closed about on time. It is late by up to 20 ms, because the kernel's clock has
+steps. If the kernel has probed the connection meanwhile, it is late by up to twice TCP's
 retransmission timeout, usually 0.4 s. A receiver with a full buffer announces room only when a
 sixteenth of the buffer, or one segment, is free. The sender sees nothing smaller, so a peer that
 takes less than that within a limit is closed.

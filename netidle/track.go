@@ -15,8 +15,8 @@ import (
 
 // writePiece is how much Write passes to the inner connection at once if the kernel does not report
 // progress. A peer that takes less than this within a limit counts as idle, so it should be small.
-// The cost of a call for each piece must not be felt: a call takes a microsecond or two, copying 64
-// KiB ten times that.
+// The cost of a call for each piece must not show: a call takes a microsecond or two, and copying
+// 64 KiB takes ten times that.
 const writePiece = 64 << 10
 
 // waiting is a clock that runs only while calls wait. It is guarded by Conn.mu.

@@ -14,8 +14,8 @@ var Hooks struct {
 	// Reset arms. Drain does not hand such a Timer back.
 	Outlive func(timer any)
 
-	// Around returns a timingwheel.Option. A wheel made with it calls its callbacks by call, which
-	// gets the name of each function and must call it.
+	// Around returns a timingwheel.Option. A wheel made with it passes each callback to call, with
+	// its name, and call must call it.
 	Around func(call func(name string, f func())) (option any)
 }
 
