@@ -123,18 +123,3 @@ func TestPrograms(t *testing.T) {
 		})
 	}
 }
-
-// TestTable has devices check a table.
-func TestTable(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "house.txt")
-	for table, want := range map[string]string{
-		"0 8 mon lamp on\n0 9 mon fan off # comment": `Mon 20.* 08:00 .*  lamp on
-Mon 20.* 09:00 .*  fan off\n$`,
-		"\n0 25 mon lamp on": `house.txt: line 2: hour "25"`,
-	} {
-		require.NoError(t, os.WriteFile(file, []byte(table), 0o600))
-		out, _ := command(t, "devices", "-table "+file).CombinedOutput()
-		require.Regexp(t, want, string(out))
-	}
-	require.Error(t, command(t, "devices", "-table "+file+"x").Run())
-}

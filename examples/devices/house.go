@@ -18,7 +18,7 @@ import (
 type house struct {
 	table  table
 	retry  time.Duration // after a failure
-	tell   func(ctx context.Context, device string, on bool) error
+	tell   func(context.Context, line) error
 	report func(o order, err error, replaced bool) // after an attempt, and when there is no further
 
 	ctx     context.Context // of all attempts
@@ -44,9 +44,8 @@ type order struct {
 }
 
 func newHouse(tw *timingwheel.TimingWheel, t table, retry time.Duration,
-	tell func(context.Context, string, bool) error, report func(order, error, bool)) *house {
-	h := &house{table: t, retry: retry, tell: tell, report: report}
-	h.devices = make(map[string]*device)
+	tell func(context.Context, line) error, report func(order, error, bool)) *house {
+	h := &house{table: t, retry: retry, tell: tell, report: report, devices: map[string]*device{}}
 	h.ctx, h.close = context.WithCancel(context.Background())
 	for _, l := range t {
 		if h.devices[l.device] == nil {
@@ -101,7 +100,7 @@ func (h *house) carryOut(d *device) {
 	o.attempts++
 	h.mu.Unlock()
 
-	err := h.tell(h.ctx, o.line.device, o.line.on)
+	err := h.tell(h.ctx, o.line)
 
 	h.mu.Lock()
 	d.trying = nil

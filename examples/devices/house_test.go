@@ -35,29 +35,30 @@ func TestHouse(t *testing.T) {
 		broken time.Duration // until then all attempts fail
 		want   string
 	}{
-		"a weekend": {"0 8 sat,sun lamp on\n30 22 * lamp off", 0, 0,
+		"a weekend": {"8:00 sat-sun lamp on\n22:30 * lamp off", 0, 0,
 			"8h0m0s tell lamp on, 8h0m0s lamp on: done at attempt 1, " +
 				"22h30m0s tell lamp off, 22h30m0s lamp off: done at attempt 1, " +
 				"32h0m0s tell lamp on, 32h0m0s lamp on: done at attempt 1, " +
 				"46h30m0s tell lamp off, 46h30m0s lamp off: done at attempt 1"},
-		"off the network for a while": {"0 8 sat lamp on", time.Second, 8*time.Hour + 9*time.Minute,
+		"off the network for a while": {"8:00 sat lamp on", time.Second, 8*time.Hour + 9*time.Minute,
 			"8h0m0s tell lamp on, 8h0m1s lamp on: failed at attempt 1, " +
 				"8h5m1s tell lamp on, 8h5m2s lamp on: failed at attempt 2, " +
 				"8h10m2s tell lamp on, 8h10m3s lamp on: done at attempt 3"},
-		"replaced between attempts": {"0 8 sat lamp on\n7 8 sat lamp off", 0, 486 * time.Minute,
+		"replaced between attempts": {"8:00 sat lamp on\n8:07 sat lamp off", 0, 486 * time.Minute,
 			"8h0m0s tell lamp on, 8h0m0s lamp on: failed at attempt 1, " +
 				"8h5m0s tell lamp on, 8h5m0s lamp on: failed at attempt 2, " +
 				"8h7m0s lamp on: replaced at attempt 2, 8h7m0s tell lamp off, " +
 				"8h7m0s lamp off: done at attempt 1"},
-		"replaced during an attempt that fails": {"0 8 sat lamp on\n1 8 sat lamp off",
+		"replaced during an attempt that fails": {"8:00 sat lamp on\n8:01 sat lamp off",
 			90 * time.Second, 8*time.Hour + 2*time.Minute,
 			"8h0m0s tell lamp on, 8h1m30s lamp on: replaced at attempt 1, " +
 				"8h1m30s tell lamp off, 8h3m0s lamp off: done at attempt 1"},
-		"replaced during an attempt that succeeds": {"0 8 sat lamp on\n1 8 sat lamp off",
+		"replaced during an attempt that succeeds": {"8:00 sat lamp on\n8:01 sat lamp off",
 			90 * time.Second, 0,
 			"8h0m0s tell lamp on, 8h1m30s lamp on: done at attempt 1, " +
 				"8h1m30s tell lamp off, 8h3m0s lamp off: done at attempt 1"},
-		"replaced twice during an attempt": {"0,2 8 sat lamp on\n1 8 sat lamp off",
+		"replaced twice during an attempt": {
+			"8:00 sat lamp on\n8:01 sat lamp off\n8:02 sat lamp on",
 			150 * time.Second, 0,
 			"8h0m0s tell lamp on, 8h2m0s lamp off: replaced at attempt 0, " +
 				"8h2m30s lamp on: done at attempt 1, 8h2m30s tell lamp on, " +
@@ -67,8 +68,8 @@ func TestHouse(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var notes story.Notes
 				midnight, tw := time.Now(), timingwheel.New()
-				tell := func(_ context.Context, device string, on bool) error {
-					notes.Add("tell %s", line{device: device, on: on})
+				tell := func(_ context.Context, l line) error {
+					notes.Add("tell %s", l)
 					if time.Sleep(tc.takes); time.Since(midnight) < tc.broken {
 						return errUnreachable
 					}
@@ -100,21 +101,22 @@ func TestHouse(t *testing.T) {
 // TestRaces has orders come faster than attempts end, some of which fail. A device is told by one
 // goroutine at a time, and each order ends once.
 func TestRaces(t *testing.T) {
-	tab, err := parseTable("*/2 * * lamp on\n1-59 * * fan on\n*/7 0-23 * radio off")
+	tab, err := parseTable("0:00 * lamp on\n0:00 * fan on\n0:01 * fan off\n0:02 * lamp off\n" +
+		"0:02 * fan on\n0:03 * fan off\n0:04 * lamp on\n0:04 * radio off\n0:05 * fan on")
 	require.NoError(t, err)
 	var mu sync.Mutex
 	busy, told, ended := map[string]bool{}, 0, map[string]int{}
-	tell := func(_ context.Context, device string, _ bool) error {
+	tell := func(_ context.Context, l line) error {
 		mu.Lock()
-		assert.False(t, busy[device], "%s is told by two at once", device)
-		busy[device] = true
+		assert.False(t, busy[l.device], "%s is told by two at once", l.device)
+		busy[l.device] = true
 		told++
 		n := told
 		mu.Unlock()
 		time.Sleep(time.Duration(n%4) * time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
-		busy[device] = false
+		busy[l.device] = false
 		return []error{errUnreachable, nil, nil}[n%3]
 	}
 	tw := timingwheel.New()

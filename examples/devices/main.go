@@ -1,15 +1,14 @@
 // Devices switches the plugs and lamps of a house at the times of a table:
 //
-//	# minute hour weekday device     on/off
-//	30       6    mon-fri boiler     on
-//	0        22   *       lamp-hall  off
+//	# time  days     device     on/off
+//	06:30   mon-fri  boiler     on
+//	22:00   *        lamp-hall  off
 //
 // The program plays a night and a day in Berlin in which the clocks are put forward and a device is
 // off the network for a while, and checks what each device has done.
 //
-//	go run ./examples/devices                  28 hours in eight seconds
-//	go run ./examples/devices -scale 3600      the same in 28
-//	go run ./examples/devices -table house.txt check a table and list its next times
+//	go run ./examples/devices                28 hours in eight seconds
+//	go run ./examples/devices -scale 3600    the same in 28
 //
 // Files table.go (the table is a timingwheel.Scheduler) and house.go (orders, and further attempts
 // if they fail) are the parts to copy.
@@ -18,10 +17,7 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,16 +41,17 @@ func on(day, hour, minute int) time.Time {
 	return time.Date(2027, time.March, 27+day, hour, minute, 0, 0, berlin)
 }
 
-const houseTable = `# minute hour weekday device      on/off
-30       6    mon-fri boiler      on
-0        8    sat,sun boiler      on
-0        21   *       boiler      off
-0        18   *       lamp-hall   on
-0        22   *       lamp-hall   off
-*/30     3    sun     fan         on     # at 3:00, and at 3:30 again
-0        5    *       fan         off
-30       2    *       dehumidify  on     # not in the night that has no 2:30
-30       4    *       dehumidify  off
+const houseTable = `# time  days     device      on/off
+06:30   mon-fri  boiler      on
+08:00   sat-sun  boiler      on
+21:00   *        boiler      off
+18:00   *        lamp-hall   on
+22:00   *        lamp-hall   off
+03:00   sun      fan         on
+03:30   sun      fan         on     # again
+05:00   *        fan         off
+02:30   *        dehumidify  on     # not in the night that has no 2:30
+04:30   *        dehumidify  off
 `
 
 // asked is what the table must lead to, worked out by hand: when the device is told, and how often
@@ -67,13 +64,12 @@ var asked = map[string]struct {
 	"boiler off":     {[]time.Time{on(0, 21, 0), on(1, 21, 0)}, 1},
 	"lamp-hall on":   {[]time.Time{on(0, 18, 0), on(1, 18, 0)}, 2},
 	"lamp-hall off":  {[]time.Time{on(0, 22, 0), on(1, 22, 0)}, 2},
-	"fan on":         {[]time.Time{on(1, 3, 30), on(1, 3, 0)}, 1},
+	"fan on":         {[]time.Time{on(1, 3, 30), on(1, 3, 0)}, 1}, // not again at 3:30
 	"fan off":        {[]time.Time{on(1, 5, 0)}, 1},
 	"dehumidify off": {[]time.Time{on(1, 4, 30)}, 0},
 }
 
 func main() {
-	file := flag.String("table", "", "list what the table in this `file` switches in the next week")
 	story.Program{
 		Name:  "devices",
 		About: "Devices switches the plugs and lamps of a house at the times of a table.",
@@ -83,48 +79,18 @@ func main() {
 		MaxScale: 1e5,
 		Opening:  opening,
 		Layout:   "Mon 15:04 MST",
-		Play: func(r *story.Run) {
-			if *file != "" {
-				r.Passed = ""
-				story.Must(list(r.Out, *file))
-				return
-			}
-			n := &night{Run: r, on: make(map[string]bool)}
-			n.play()
-		},
+		Play:     func(r *story.Run) { (&night{Run: r, on: make(map[string]bool)}).play() },
 	}.Main()
-}
-
-// list prints when the table in a file switches what, in the next week.
-func list(out io.Writer, file string) error {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	t, err := parseTable(string(text))
-	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	now := time.Now()
-	for at := t.Next(now); !at.IsZero() && at.Before(now.AddDate(0, 0, 7)); at = t.Next(at) {
-		for _, l := range t.at(at) {
-			fmt.Fprintf(out, "%s  %s\n", at.Format("Mon 2006-01-02 15:04 MST"), l)
-		}
-	}
-	return nil
-}
-
-func (l line) String() string {
-	return l.device + " " + map[bool]string{true: "on", false: "off"}[l.on]
 }
 
 // A night is the story.
 type night struct {
 	*story.Run
-	offline  atomic.Bool // lamp-hall
-	mu       sync.Mutex  // guards what follows
-	on       map[string]bool
-	replaced int // orders: if the machine stood still, two for a device may come at once
+	offline  atomic.Bool  // lamp-hall
+	replaced atomic.Int32 // orders: if the machine stood still, two for a device may come at once
+
+	mu sync.Mutex
+	on map[string]bool // by device
 }
 
 func (n *night) play() {
@@ -140,7 +106,7 @@ func (n *night) play() {
 		for _, t := range want.times {
 			n.Want(1, 1, n.RealAt(t), "%s for %s ends", line, t)
 		}
-		last := want.times[len(want.times)-1] // of fan on, the first: it is still on at 3:30
+		last := want.times[len(want.times)-1]
 		n.Want(0, want.switches, n.RealAt(last), "%s is switched", line)
 	}
 	at := func(t time.Time, offline bool, what string) story.Scene {
@@ -160,20 +126,20 @@ func (n *night) play() {
 	story.Within(tw.Shutdown)
 	for line, want := range asked {
 		seen := len(n.Seen("%s is switched", line))
-		n.Check(seen >= want.switches-n.replaced, "%s: seen %d times", line, seen)
+		n.Check(seen >= want.switches-int(n.replaced.Load()), "%s: seen %d times", line, seen)
 	}
 }
 
 // tell is how the house tells a device.
-func (n *night) tell(_ context.Context, device string, on bool) error {
-	if device == "lamp-hall" && n.offline.Load() {
+func (n *night) tell(_ context.Context, l line) error {
+	if l.device == "lamp-hall" && n.offline.Load() {
 		return errors.New("off the network")
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.on[device] != on {
-		n.on[device] = on
-		n.See(time.Now(), "%s is switched", line{device: device, on: on})
+	if n.on[l.device] != l.on {
+		n.on[l.device] = l.on
+		n.See(time.Now(), "%s is switched", l)
 	}
 	return nil
 }
@@ -181,20 +147,17 @@ func (n *night) tell(_ context.Context, device string, on bool) error {
 func (n *night) report(o order, err error, replaced bool) {
 	switch {
 	case replaced:
+		n.replaced.Add(1)
 		n.Printf("%s is replaced by a later order", o.line)
 	case err == nil:
 		n.Printf("%s, at attempt %d; due at %s", o.line, o.attempts, o.at.Format("15:04"))
 	case o.attempts == 1:
 		n.Printf("%s: no answer, tried again every %v", o.line, retryAfter)
+		return
+	default:
+		return
 	}
-	if replaced || err == nil {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		n.See(time.Now(), "%s for %s ends", o.line, o.at)
-		if replaced {
-			n.replaced++
-		}
-	}
+	n.See(time.Now(), "%s for %s ends", o.line, o.at)
 }
 
 // inStory runs a Scheduler that knows the times of the story on the machine's clock. RealAt and

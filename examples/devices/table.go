@@ -2,36 +2,30 @@ package main
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 )
 
-// This file holds the table that says when devices are switched. It is a Scheduler. A line has five
-// columns, and # begins a comment:
-//
-//	# minute hour weekday device on/off
-//	30       6    mon-fri boiler on
-//	0        22   *       hall   off
-//	*/20     7,18 sat,sun fan    on
-//
-// Minute, hour and weekday are a number or name, a range, a list of these, * for all, or */n for
-// every n-th from the first. Times are those of the wall clock, in the location of the time that
-// Next is given. When clocks are put forward, the times that they leave out do not happen that day.
-// When clocks are put back, only the first of two equal times counts.
+// This file holds the table that says when devices are switched. It is a Scheduler. Each line has a
+// time of day, a day of the week or a range of days (* for all), a device, and on or off; # begins
+// a comment. Times are those of the wall clock, in the location of the time that Next is given.
+// When clocks are put forward, the times that they leave out do not happen that day. When clocks
+// are put back, only the first of two equal times counts.
 
 // A table never changes, so it needs no lock.
 type table []line
 
-// A line switches a device at the times whose minute, hour and weekday are in its sets.
 type line struct {
-	minutes, hours, weekdays uint64 // a bit for each
-	device                   string
-	on                       bool
+	hour, minute int
+	days         [7]bool // by time.Weekday
+	device       string
+	on           bool
 }
 
-var weekdays = strings.NewReplacer("sun", "0", "mon", "1", "tue", "2", "wed", "3",
-	"thu", "4", "fri", "5", "sat", "6")
+func (l line) String() string {
+	return l.device + " " + map[bool]string{true: "on", false: "off"}[l.on]
+}
 
 func parseTable(text string) (t table, _ error) {
 	for i, text := range strings.Split(text, "\n") {
@@ -47,55 +41,35 @@ func parseTable(text string) (t table, _ error) {
 	return t, nil
 }
 
-func parseLine(fields []string) (l line, err error) {
-	if len(fields) != 5 {
-		return l, fmt.Errorf("%d columns, want 5", len(fields))
+var week = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+
+func parseLine(fields []string) (l line, _ error) {
+	if len(fields) != 4 {
+		return l, fmt.Errorf("%d columns, want 4", len(fields))
 	}
-	l.device, l.on = fields[3], fields[4] == "on"
-	if !l.on && fields[4] != "off" {
-		return l, fmt.Errorf("%q is neither on nor off", fields[4])
+	at, err := time.Parse("15:04", fields[0])
+	if err != nil {
+		return l, fmt.Errorf("%q is not a time of day", fields[0])
 	}
-	if l.minutes, err = parseSet(fields[0], 59); err != nil {
-		return l, fmt.Errorf("minute %q: %w", fields[0], err)
+	first, last, isRange := strings.Cut(strings.Replace(fields[1], "*", "sun-sat", 1), "-")
+	if !isRange {
+		last = first
 	}
-	if l.hours, err = parseSet(fields[1], 23); err != nil {
-		return l, fmt.Errorf("hour %q: %w", fields[1], err)
+	from, to := slices.Index(week, first), slices.Index(week, last)
+	if from < 0 || to < 0 {
+		return l, fmt.Errorf("%q is not a day or a range of days", fields[1])
 	}
-	if l.weekdays, err = parseSet(weekdays.Replace(fields[2]), 6); err != nil {
-		return l, fmt.Errorf("weekday %q: %w", fields[2], err)
+	if to < from {
+		to += len(week) // the range goes beyond Saturday, as fri-mon does
+	}
+	for day := from; day <= to; day++ {
+		l.days[day%len(week)] = true
+	}
+	l.hour, l.minute, l.device, l.on = at.Hour(), at.Minute(), fields[2], fields[3] == "on"
+	if !l.on && fields[3] != "off" {
+		return l, fmt.Errorf("%q is neither on nor off", fields[3])
 	}
 	return l, nil
-}
-
-// parseSet reads a column of values from 0 to last. A range may go beyond the last value, as
-// fri-mon does.
-func parseSet(text string, last int) (set uint64, err error) {
-	value := func(text string, least int) int {
-		n, e := strconv.Atoi(text)
-		if e != nil || n < least || n > last {
-			n, err = least, fmt.Errorf("not between %d and %d", least, last)
-		}
-		return n
-	}
-	for part := range strings.SplitSeq(text, ",") {
-		from, to, step := 0, last, 1
-		if every, ok := strings.CutPrefix(part, "*/"); ok {
-			step = value(every, 1)
-		} else if part != "*" {
-			low, high, isRange := strings.Cut(part, "-")
-			from = value(low, 0)
-			if to = from; isRange {
-				to = value(high, 0)
-			}
-			if to < from {
-				to += last + 1
-			}
-		}
-		for i := from; i <= to; i += step {
-			set |= 1 << (i % (last + 1))
-		}
-	}
-	return set, err
 }
 
 // searched is how far Next looks ahead. A line of a single weekday is due within eight days, or
@@ -117,9 +91,9 @@ func (t table) Next(after time.Time) time.Time {
 
 // at returns the lines that are due in the minute of a time.
 func (t table) at(now time.Time) (due []line) {
-	minute, hour, weekday := now.Minute(), now.Hour(), now.Weekday()
+	hour, minute, day := now.Hour(), now.Minute(), now.Weekday()
 	for _, l := range t {
-		if l.minutes>>minute&(l.hours>>hour)&(l.weekdays>>weekday)&1 == 1 && !shownBefore(now) {
+		if l.hour == hour && l.minute == minute && l.days[day] && !shownBefore(now) {
 			due = append(due, l)
 		}
 	}
