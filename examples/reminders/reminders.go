@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -182,53 +181,21 @@ func (d *desk) raise(t *openTicket) {
 // An event is what subscribers get.
 type event struct{ kind, text string } // of kind reminder, escalation or push
 
-// A hub passes events to its subscribers, each of which has a name and reads a channel.
-type hub struct {
-	mu  sync.Mutex // guards all, and the closing of its channels
-	all map[string]chan event
+// A hub has a channel for each subscriber, by name. It does not change, so it needs no lock.
+type hub map[string]chan event
+
+func (h hub) send(e event, names ...string) {
+	for _, name := range names {
+		h[name] <- e
+	}
 }
 
-func (h *hub) join(name string) chan event {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all[name] = make(chan event, 16) // a subscriber with so many waiting no longer reads
-	return h.all[name]
-}
-
-// send passes e to the subscribers of these names, or to all if there are none. It drops a
-// subscriber that does not read, rather than wait.
-func (h *hub) send(e event, names ...string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for name, events := range h.all {
-		if len(names) > 0 && !slices.Contains(names, name) {
-			continue
+// plan pushes a message to all subscribers at an instant. One timer serves them all: with a timer
+// each, every subscriber would cost a goroutine that says the same.
+func (h hub) plan(tw *timingwheel.TimingWheel, at time.Time, text string) {
+	tw.AtFunc(at.Round(0), func() {
+		for _, events := range h {
+			events <- event{"push", text}
 		}
-		select {
-		case events <- e:
-		default:
-			delete(h.all, name)
-			close(events)
-		}
-	}
-}
-
-// close drops all subscribers.
-func (h *hub) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, events := range h.all {
-		close(events)
-	}
-	clear(h.all)
-}
-
-// plan sends a message to everyone who is subscribed at that time. One timer serves them all: with
-// a timer each, every subscriber would cost a goroutine that says the same.
-func (h *hub) plan(tw *timingwheel.TimingWheel, at time.Time, text string) error {
-	if !at.After(time.Now()) {
-		return errPast
-	}
-	tw.AtFunc(at.Round(0), func() { h.send(event{"push", text}) })
-	return nil
+	})
 }

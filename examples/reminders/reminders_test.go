@@ -182,22 +182,3 @@ func TestStaleCalls(t *testing.T) {
 	require.Equal(t, 2, sent)
 	require.NoError(t, tw.Shutdown(t.Context()))
 }
-
-// TestHub drops a subscriber that does not read, and keeps the others.
-func TestHub(t *testing.T) {
-	h := &hub{all: make(map[string]chan event)}
-	slow, quick := h.join("slow"), h.join("quick")
-	for range cap(slow) + 1 {
-		h.send(event{kind: "push"})
-		<-quick
-	}
-	for range cap(slow) {
-		<-slow
-	}
-	_, open := <-slow
-	require.False(t, open)
-	h.send(event{kind: "reminder"}, "slow")
-	h.close()
-	_, open = <-quick
-	require.False(t, open, "closed, and nothing was sent")
-}
