@@ -37,7 +37,7 @@ var short = map[string]struct {
 		"connection of ben, reason: idle", "connection of dora, reason: idle",
 		"connection of finn, reason: read idle", "dora: got the last answer", "all is well"},
 		[]string{"-scale NaN"}},
-	"idleserver": {"-conns 200 -idle 300ms -run 2s", []string{`opened +200 `, `forgotten +0 `,
+	"idleserver": {"-conns 200 -idle 300ms -run 2s", []string{`\b200 opened`, `\b0 forgotten`,
 		`= \d+ fired`, "all is well"}, []string{"-conns 0", "-idle 1ms", "-run 0"}},
 	"lastread": {"-scale 9000", []string{`to come: \[.*"dan"`, "none was lost"},
 		[]string{"-scale 1e9"}},

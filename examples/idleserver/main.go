@@ -49,12 +49,11 @@ type swarm struct {
 
 	tw      *timingwheel.TimingWheel
 	srv     *server
-	opened  int
 	over    context.Context // ends when the server closes
 	delayed atomic.Int32    // closed although the client meant to talk
 
-	mu       sync.Mutex // guards what follows
-	lateness []time.Duration
+	mu       sync.Mutex
+	lateness []time.Duration // of the connections that were closed as idle
 }
 
 func main() {
@@ -68,6 +67,7 @@ func main() {
 		About: "Idleserver serves many loopback connections, both ends of them in this process,\n" +
 			"and closes the idle ones with one timing wheel.",
 		Passed: "no connection was closed early, and none was forgotten",
+		Layout: "04:05.0",
 		Play: func(r *story.Run) {
 			if s.conns < 1 || s.idle < 20*time.Millisecond || s.run < 100*time.Millisecond {
 				story.Misuse("the least values are -conns 1, -idle 20ms and -run 100ms")
@@ -83,7 +83,7 @@ func (s *swarm) play() {
 	story.Must(err)
 	if room := (story.FileLimit() - headroom) / 2; s.conns > room { // both ends are in this process
 		fmt.Fprintf(s.Out, "The file limit allows %d connections, not %d.\n", room, s.conns)
-		s.conns = room
+		s.conns = max(0, room)
 	}
 	s.tw = timingwheel.New()
 	s.srv = newServer(s.tw, s.idle, ln, func(late time.Duration) {
@@ -95,17 +95,11 @@ func (s *swarm) play() {
 	s.over, end = context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { story.Must(s.srv.serve()) })
-	running.Go(func() {
-		for s.opened < s.conns && s.over.Err() == nil {
-			c, err := net.Dial("tcp", ln.Addr().String())
-			if err != nil && s.over.Err() != nil {
-				return
-			}
-			story.Must(err)
-			s.opened++
-			running.Go(func() { s.talk(c) })
-		}
-	})
+	for range s.conns {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		story.Must(err)
+		running.Go(func() { s.talk(c) })
+	}
 	s.watch()
 	// What is overdue now must be closed by its timer. The talkers talk on meanwhile.
 	story.Must(s.Await(0, func() error {
@@ -134,17 +128,15 @@ func (s *swarm) watch() {
 		defer server.Close()
 		fmt.Fprintf(s.Out, "http://%s/debug/wheel/ shows the wheel meanwhile.\n\n", page.Addr())
 	}
-	fmt.Fprintln(s.Out, "    time     open  touches/s  closed as idle  pending timers")
 	for end, before := time.Now().Add(s.run), int64(0); time.Until(end) > 0; {
-		began := time.Now()
 		time.Sleep(min(time.Second, time.Until(end)))
 		s.mu.Lock()
 		closed := len(s.lateness)
 		s.mu.Unlock()
 		open, _ := s.srv.open()
 		touches := s.srv.touches.Load()
-		fmt.Fprintf(s.Out, "%6.1f s  %7d  %9.0f  %14d  %14d\n", (s.run - time.Until(end)).Seconds(),
-			open, float64(touches-before)/time.Since(began).Seconds(), closed, s.tw.Len())
+		s.Printf("%5d open, %5d touches, %5d closed as idle, %5d pending timers",
+			open, touches-before, closed, s.tw.Len())
 		before = touches
 	}
 }
@@ -177,29 +169,19 @@ func (s *swarm) report(open int) {
 	early, _ := slices.BinarySearch(s.lateness, 0)
 	inTime, _ := slices.BinarySearch(s.lateness, forgottenAfter)
 	st, forgotten := s.tw.Stats(), len(s.lateness)-inTime
-	s.Check(s.opened > 0, "no connection was opened")
+	s.Check(s.conns > 0, "no connection was opened")
 	s.Check(early == 0, "%d connections were closed early", early)
 	s.Check(forgotten == 0, "%d connections were closed too late", forgotten)
 	s.Check(st.Pending+st.Dropped == 0, "%d timers were left", st.Pending+st.Dropped)
 	fmt.Fprintf(s.Out, `
-Connections
-  opened           %7d  of %d
-  closed as idle   %7d  of which %d were about to talk: the machine was busy
-  closed early     %7d
-  forgotten        %7d  more than %v after the deadline
-  open at the end  %7d
+connections  %d opened: %d closed as idle, %d open at the end
+             %d closed early, %d forgotten (more than %v after the deadline)
+             %d closed as they were about to talk: the machine was busy
+lateness     %s
+wheel        %d timers started = %d fired + %d stopped
+             %d touches, each of them a Reset; %d wake-ups
+CPU time     %s for both ends of everything; the wheel is a small part of it
 
-Lateness, from the deadline to the callback
-  %s
-
-Wheel
-  timers    %d started = %d fired + %d stopped
-  touches   %d, each of them a Reset
-  wake-ups  %d, reinserted %d, levels %d, longest hold of the lock %d timers
-  CPU time  %s for both ends of everything; the wheel is a small part of it
-
-`,
-		s.opened, s.conns, len(s.lateness), s.delayed.Load(), early, forgotten,
-		forgottenAfter, open, lateness, st.Started, st.Fired, st.Stopped, s.srv.touches.Load(),
-		st.Wakeups, st.Reinserted, len(st.Levels), st.LongestHold, story.CPUTime())
+`, s.conns, len(s.lateness), open, early, forgotten, forgottenAfter, s.delayed.Load(), lateness,
+		st.Started, st.Fired, st.Stopped, s.srv.touches.Load(), st.Wakeups, story.CPUTime())
 }
