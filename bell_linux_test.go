@@ -115,7 +115,7 @@ func TestPreciseWakeupOfIdleWheels(t *testing.T) {
 	}
 }
 
-// TestPreciseWakeupOfDroppedWheels: so do wheels that are simply dropped.
+// TestPreciseWakeupOfDroppedWheels: wheels that the program drops give them back too.
 func TestPreciseWakeupOfDroppedWheels(t *testing.T) {
 	goroutines, files := runtime.NumGoroutine(), timerFiles(t)
 	func() {
@@ -125,9 +125,12 @@ func TestPreciseWakeupOfDroppedWheels(t *testing.T) {
 			require.True(t, isPrecise(tw))
 		}
 	}()
-	for start := time.Now(); runtime.NumGoroutine() > goroutines || timerFiles(t) > files; time.Sleep(time.Millisecond) {
+	start := time.Now()
+	for runtime.NumGoroutine() > goroutines || timerFiles(t) > files {
 		runtime.GC()
-		require.Less(t, time.Since(start), 20*time.Second, "%d goroutines, %d descriptors", runtime.NumGoroutine(), timerFiles(t))
+		time.Sleep(time.Millisecond)
+		require.Less(t, time.Since(start), 20*time.Second, "%d goroutines, %d descriptors",
+			runtime.NumGoroutine(), timerFiles(t))
 	}
 }
 
@@ -196,7 +199,8 @@ func TestPreciseWakeupFallsBack(t *testing.T) {
 	require.NoError(t, tw.Shutdown(t.Context()))
 }
 
-// TestPreciseWakeupTakesNoBellForNothing: a timer that never comes needs no bell, nor does its Stop.
+// TestPreciseWakeupTakesNoBellForNothing: a timer that never comes needs no bell, and neither does
+// its Stop.
 func TestPreciseWakeupTakesNoBellForNothing(t *testing.T) {
 	tw := New(WithPreciseWakeup())
 	defer tw.Stop()

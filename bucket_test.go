@@ -47,8 +47,8 @@ func TestBucket(t *testing.T) {
 	require.Nil(t, b.next())
 }
 
-// TestBucketGoesRoundItsLists: timers are spread evenly, and taken from all ends in turn, or
-// what preload loads is not what is handled next.
+// TestBucketGoesRoundItsLists: timers are spread evenly and taken from all ends in turn. Otherwise
+// preload would not load what is handled next.
 func TestBucketGoesRoundItsLists(t *testing.T) {
 	const each = 5
 	var b bucket

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// received is what can be received without waiting, as the time since start; -1 if
-// nothing can.
+// received returns what can be received without waiting, as the time since start, or -1 if nothing
+// can.
 func received(start time.Time, c <-chan time.Time) time.Duration {
 	select {
 	case at := <-c:
@@ -38,8 +38,10 @@ func TestChanTimerFires(t *testing.T) {
 		{"by way of three wheels", 20 * time.Hour, 20 * time.Hour},
 	}
 	calls := map[string]func(tw *TimingWheel, d time.Duration) <-chan time.Time{
-		"After":    (*TimingWheel).After,
-		"NewTimer": func(tw *TimingWheel, d time.Duration) <-chan time.Time { return tw.NewTimer(d).C },
+		"After": (*TimingWheel).After,
+		"NewTimer": func(tw *TimingWheel, d time.Duration) <-chan time.Time {
+			return tw.NewTimer(d).C
+		},
 	}
 	for _, x := range executors {
 		for what, call := range calls {
@@ -87,18 +89,38 @@ func TestChanTimerStopAndReset(t *testing.T) {
 		prevented bool
 	}{
 		{"pending", func(*TimingWheel, *ChanTimer) {}, true},
-		{"fired, not received", func(*TimingWheel, *ChanTimer) { time.Sleep(time.Second); synctest.Wait() }, true},
+		{"fired, not received",
+			func(*TimingWheel, *ChanTimer) { time.Sleep(time.Second); synctest.Wait() }, true},
 		{"received", func(_ *TimingWheel, timer *ChanTimer) { <-timer.C }, false},
 		{"stopped", func(_ *TimingWheel, timer *ChanTimer) { timer.Stop() }, false},
-		{"reset to sooner", func(_ *TimingWheel, timer *ChanTimer) { timer.Reset(time.Millisecond) }, true},
+		{"reset to sooner",
+			func(_ *TimingWheel, timer *ChanTimer) { timer.Reset(time.Millisecond) }, true},
 		{"reset to later", func(_ *TimingWheel, timer *ChanTimer) { timer.Reset(time.Hour) }, true},
-		{"fired again", func(_ *TimingWheel, timer *ChanTimer) { <-timer.C; timer.Reset(0); synctest.Wait() }, true},
+		{"fired again",
+			func(_ *TimingWheel, timer *ChanTimer) {
+				<-timer.C
+				timer.Reset(0)
+				synctest.Wait()
+			}, true},
 		{"the wheel stopped", func(tw *TimingWheel, _ *ChanTimer) { tw.Stop() }, true},
-		{"the wheel stopped, fired", func(tw *TimingWheel, _ *ChanTimer) { tw.Stop(); time.Sleep(time.Second); synctest.Wait() }, true},
-		{"the wheel stopped, received", func(tw *TimingWheel, timer *ChanTimer) { tw.Stop(); <-timer.C }, false},
-		{"the wheel stopped, stopped", func(tw *TimingWheel, timer *ChanTimer) { tw.Stop(); timer.Stop() }, false},
-		{"the wheel stopped, reset", func(tw *TimingWheel, timer *ChanTimer) { tw.Stop(); timer.Reset(time.Minute) }, true},
-		{"fired, the wheel stopped", func(tw *TimingWheel, _ *ChanTimer) { time.Sleep(time.Second); synctest.Wait(); tw.Stop() }, true},
+		{"the wheel stopped, fired",
+			func(tw *TimingWheel, _ *ChanTimer) {
+				tw.Stop()
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}, true},
+		{"the wheel stopped, received",
+			func(tw *TimingWheel, timer *ChanTimer) { tw.Stop(); <-timer.C }, false},
+		{"the wheel stopped, stopped",
+			func(tw *TimingWheel, timer *ChanTimer) { tw.Stop(); timer.Stop() }, false},
+		{"the wheel stopped, reset",
+			func(tw *TimingWheel, timer *ChanTimer) { tw.Stop(); timer.Reset(time.Minute) }, true},
+		{"fired, the wheel stopped",
+			func(tw *TimingWheel, _ *ChanTimer) {
+				time.Sleep(time.Second)
+				synctest.Wait()
+				tw.Stop()
+			}, true},
 	}
 	for _, s := range states {
 		t.Run("Stop when "+s.name, func(t *testing.T) {
@@ -133,9 +155,9 @@ func TestChanTimerStopAndReset(t *testing.T) {
 	}
 }
 
-// The driver is in the middle of claiming and sending when Stop and Reset come: a timer
-// that nobody received from is prevented by either, nothing stale is left in its
-// channel, and what Reset has moved to later is not sent before.
+// Stop and Reset come while the driver is claiming and sending. Either prevents a timer whose value
+// was not received, nothing stale is left in the channel, and what Reset has moved to later is not
+// sent before that.
 func TestChanTimerMeetsTheDriver(t *testing.T) {
 	const timers = 100
 	rounds := 1500
@@ -238,7 +260,7 @@ func spin(d time.Duration) {
 	}
 }
 
-// Stop by many at once: one of them prevents, or somebody receives.
+// Many goroutines call Stop at once: one of them prevents the timer, or its value is received.
 func TestChanTimerStoppedByMany(t *testing.T) {
 	tw := New(WithTick(20 * time.Microsecond))
 	defer tw.Stop()
@@ -281,9 +303,8 @@ func TestChanTimerExtendsWithoutALock(t *testing.T) {
 	})
 }
 
-// The driver has looked at a timer when Reset moves it to later: it is not sent. Which
-// takes a Reset that read the clock before the deadline, and is too rare to be met by
-// chance.
+// The driver has looked at a timer when Reset moves it to later: it is not sent. This takes a Reset
+// that read the clock before the deadline, which is too rare to happen by chance.
 func TestChanTimerExtendedAsItIsSent(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
@@ -328,7 +349,8 @@ func TestTickerLosesNothingToALateDriver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New(WithInline(), withShards(1))
 		for i := range 200 { // filed first, so they come before the ticker
-			tw.AfterFunc(time.Duration(i)*time.Millisecond, func() { time.Sleep(350 * time.Microsecond) })
+			tw.AfterFunc(time.Duration(i)*time.Millisecond,
+				func() { time.Sleep(350 * time.Microsecond) })
 		}
 		time.Sleep(300 * time.Microsecond)
 		ticker := tw.NewTicker(time.Millisecond)
@@ -481,16 +503,19 @@ func TestTickerResetByTwo(t *testing.T) {
 		all.Go(func() { ticker.Reset(time.Hour) })
 		all.Wait()
 		left := deadlineOf(c.timer.word.Load()) - tw.now()
-		require.Equal(t, c.period == time.Hour, left > int64(time.Minute), "period and next tick of two different calls")
+		require.Equal(t, c.period == time.Hour, left > int64(time.Minute),
+			"period and next tick of two different calls")
 	}
 	ticker.Stop()
 }
 
 // stops are the ways to end a wheel.
 var stops = map[string]func(t *testing.T, tw *TimingWheel){
-	"Stop":     func(_ *testing.T, tw *TimingWheel) { tw.Stop() },
-	"Drain":    func(_ *testing.T, tw *TimingWheel) { tw.Drain() },
-	"Shutdown": func(t *testing.T, tw *TimingWheel) { require.NoError(t, tw.Shutdown(t.Context())) },
+	"Stop":  func(_ *testing.T, tw *TimingWheel) { tw.Stop() },
+	"Drain": func(_ *testing.T, tw *TimingWheel) { tw.Drain() },
+	"Shutdown": func(t *testing.T, tw *TimingWheel) {
+		require.NoError(t, tw.Shutdown(t.Context()))
+	},
 }
 
 // A goroutine that waits on a channel gets its value at its time, whether the channel was
@@ -501,7 +526,8 @@ func TestChannelsOutliveTheWheel(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				tw := New()
 				start := time.Now()
-				after, timer, ticker := tw.After(time.Minute), tw.NewTimer(time.Hour), tw.NewTicker(time.Second)
+				after, timer := tw.After(time.Minute), tw.NewTimer(time.Hour)
+				ticker := tw.NewTicker(time.Second)
 				extended, forever := tw.NewTimer(time.Minute), tw.NewTimer(math.MaxInt64)
 				require.True(t, extended.Reset(2*time.Minute)) // without the lock
 				time.Sleep(1500 * time.Millisecond)
@@ -512,7 +538,8 @@ func TestChannelsOutliveTheWheel(t *testing.T) {
 				require.Equal(t, int64(5), tw.Stats().Dropped)
 				late, lateTicker := tw.After(time.Minute), tw.NewTicker(10*time.Second)
 				for i := 2; i <= 60; i++ {
-					require.Equal(t, time.Duration(i)*time.Second, (<-ticker.C).Sub(start), "the old rhythm")
+					require.Equal(t, time.Duration(i)*time.Second, (<-ticker.C).Sub(start),
+						"the old rhythm")
 				}
 				ticker.Stop()
 				require.Equal(t, time.Minute, (<-after).Sub(start))
@@ -527,7 +554,8 @@ func TestChannelsOutliveTheWheel(t *testing.T) {
 				require.Equal(t, time.Hour+61500*time.Millisecond, (<-lateTicker.C).Sub(start))
 				lateTicker.Stop()
 				time.Sleep(150 * 365 * 24 * time.Hour) // more than a deadline holds
-				for _, c := range []<-chan time.Time{after, late, timer.C, extended.C, forever.C, ticker.C, lateTicker.C} {
+				for _, c := range []<-chan time.Time{after, late, timer.C, extended.C, forever.C,
+					ticker.C, lateTicker.C} {
 					require.Empty(t, c)
 				}
 				require.True(t, forever.Stop())
@@ -538,7 +566,7 @@ func TestChannelsOutliveTheWheel(t *testing.T) {
 	}
 }
 
-// A Ticker that package time has taken over leaves the processor alone, too.
+// A Ticker that package time has taken over does not keep the processor busy either.
 func TestTickerBelowTheTickOutlivesTheWheel(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New(WithTick(10 * time.Millisecond))
@@ -552,8 +580,8 @@ func TestTickerBelowTheTickOutlivesTheWheel(t *testing.T) {
 	})
 }
 
-// TestTickerBelowTheTickSentLate: package time is late as well, so a relay may send in the middle of
-// a tick. What comes due in the rest of it waits for the next.
+// TestTickerBelowTheTickSentLate: package time is late as well, so a relay may send in the middle
+// of a tick. What comes due in the rest of it waits for the next.
 func TestTickerBelowTheTickSentLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New(WithTick(10 * time.Millisecond))
@@ -573,7 +601,8 @@ func TestTickerBelowTheTickSentLate(t *testing.T) {
 // On a stopped wheel every duration works as well.
 func TestStoppedChannelsAtExtremes(t *testing.T) {
 	for _, tick := range []time.Duration{1, time.Millisecond, time.Hour, 1<<62 - 1, math.MaxInt64} {
-		for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, time.Hour, 1<<62 - 1, 1 << 62, math.MaxInt64} {
+		for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, time.Hour, 1<<62 - 1, 1 << 62,
+			math.MaxInt64} {
 			bubble(t, func(t *testing.T) {
 				tw := New(WithTick(tick))
 				time.Sleep(time.Second)
@@ -600,13 +629,14 @@ func TestStoppedChannelsAtExtremes(t *testing.T) {
 	}
 }
 
-// Drain hands channels back too: F sends at once what would come at the deadline, and is
-// one outcome with that, whichever is first.
+// Drain hands channels back too: F sends at once what would come at the deadline. Only the first of
+// the two has an effect.
 func TestDrainHandsChannelsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New()
 		start := time.Now()
-		timer, other, ticker := tw.NewTimer(time.Minute), tw.NewTimer(time.Hour), tw.NewTicker(time.Second)
+		timer, other := tw.NewTimer(time.Minute), tw.NewTimer(time.Hour)
+		ticker := tw.NewTicker(time.Second)
 		unfired := tw.Drain()
 		require.Len(t, unfired, 3)
 		for i, deadline := range []time.Duration{time.Second, time.Minute, time.Hour} {
@@ -623,7 +653,8 @@ func TestDrainHandsChannelsBack(t *testing.T) {
 		for _, c := range []<-chan time.Time{timer.C, other.C, ticker.C} {
 			require.Equal(t, 500*time.Millisecond, received(start, c))
 		}
-		require.Equal(t, 2*time.Second, (<-ticker.C).Sub(start), "the first tick has been sent; the rhythm goes on")
+		require.Equal(t, 2*time.Second, (<-ticker.C).Sub(start),
+			"the first tick has been sent; the rhythm goes on")
 		unfired[0].F()
 		require.Empty(t, ticker.C, "its tick has come by itself")
 		require.False(t, timer.Reset(time.Hour))
@@ -663,8 +694,8 @@ func TestDrainedChannelInAnotherWheel(t *testing.T) {
 	})
 }
 
-// The wheel is stopped while timers are reset, stopped and received from: what is received
-// is never stale or early, and a waiter is never left alone.
+// The wheel is stopped while timers are reset, stopped and received from: what is received is never
+// stale or early, and every receiver gets its value.
 func TestChannelsWhileTheWheelStops(t *testing.T) {
 	rounds := 300
 	if testing.Short() {
@@ -752,7 +783,8 @@ func TestChannelsWaitForStart(t *testing.T) {
 		tw.Start()
 		require.Zero(t, (<-ch).Sub(start))
 		require.Zero(t, (<-ticker.C).Sub(start))
-		require.Equal(t, 500*time.Millisecond, (<-ticker.C).Sub(start), "the rhythm counts from the call")
+		require.Equal(t, 500*time.Millisecond, (<-ticker.C).Sub(start),
+			"the rhythm counts from the call")
 		ticker.Stop()
 	})
 }
@@ -779,13 +811,16 @@ func TestChanTimerIsCollected(t *testing.T) {
 			<-timer.C
 		}()
 	}
-	require.Eventually(t, func() bool { runtime.GC(); return collected.Load() == 10 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { runtime.GC(); return collected.Load() == 10 },
+		30*time.Second, time.Millisecond)
 }
 
 // Every duration on every tick: never early, and nothing overflows.
 func TestChannelsAndContextsAtExtremes(t *testing.T) {
-	for _, tick := range []time.Duration{1, time.Microsecond, time.Millisecond, time.Hour, 1<<62 - 1, math.MaxInt64} {
-		for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, time.Hour, 100 * 365 * 24 * time.Hour, 1<<62 - 1, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
+	for _, tick := range []time.Duration{1, time.Microsecond, time.Millisecond, time.Hour,
+		1<<62 - 1, math.MaxInt64} {
+		for _, d := range []time.Duration{math.MinInt64, -1, 0, 1, time.Hour,
+			100 * 365 * 24 * time.Hour, 1<<62 - 1, 1 << 62, math.MaxInt64 - 1, math.MaxInt64} {
 			t.Run(tick.String()+" "+d.String(), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					tw := New(WithTick(tick))
@@ -825,7 +860,8 @@ func TestChannelsAndContextsAtExtremes(t *testing.T) {
 								require.NotEmpty(t, ch)
 								require.NotEmpty(t, tk.C)
 								require.False(t, (<-timer.C).Before(start.Add(d)))
-								requireEnded(t, ctx, context.DeadlineExceeded, context.DeadlineExceeded)
+								requireEnded(t, ctx, context.DeadlineExceeded,
+									context.DeadlineExceeded)
 							}
 						}
 					} else {
@@ -839,7 +875,7 @@ func TestChannelsAndContextsAtExtremes(t *testing.T) {
 	}
 }
 
-// Tickers that are always due keep nobody from his turn.
+// Tickers that are always due do not keep other timers from their turn.
 func TestTickerAlwaysDue(t *testing.T) {
 	for _, opt := range []Option{WithTick(1), WithTick(time.Microsecond)} {
 		tw := New(opt)
@@ -905,10 +941,16 @@ func TestDrainWhileChannelsFire(t *testing.T) {
 func TestChannelMisuse(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
-	require.PanicsWithValue(t, "timingwheel: Stop of a Timer that was never initialised", func() { new(ChanTimer).Stop() })
-	require.PanicsWithValue(t, "timingwheel: Reset of a Timer that was never initialised", func() { new(ChanTimer).Reset(1) })
-	require.PanicsWithValue(t, "timingwheel: Stop of a Timer that was never initialised", func() { new(Ticker).Stop() })
-	require.PanicsWithValue(t, "timingwheel: Reset of a Timer that was never initialised", func() { new(Ticker).Reset(1) })
-	require.PanicsWithValue(t, "timingwheel: After on a nil TimingWheel", func() { (*TimingWheel)(nil).After(1) })
-	require.PanicsWithValue(t, "timingwheel: NewTimer on a TimingWheel that New did not make", func() { new(TimingWheel).NewTimer(1) })
+	require.PanicsWithValue(t, "timingwheel: Stop of a Timer that was never initialised",
+		func() { new(ChanTimer).Stop() })
+	require.PanicsWithValue(t, "timingwheel: Reset of a Timer that was never initialised",
+		func() { new(ChanTimer).Reset(1) })
+	require.PanicsWithValue(t, "timingwheel: Stop of a Timer that was never initialised",
+		func() { new(Ticker).Stop() })
+	require.PanicsWithValue(t, "timingwheel: Reset of a Timer that was never initialised",
+		func() { new(Ticker).Reset(1) })
+	require.PanicsWithValue(t, "timingwheel: After on a nil TimingWheel",
+		func() { (*TimingWheel)(nil).After(1) })
+	require.PanicsWithValue(t, "timingwheel: NewTimer on a TimingWheel that New did not make",
+		func() { new(TimingWheel).NewTimer(1) })
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// verify walks every list and heap and returns the first thing that breaks an
-// invariant of the house. quiet says that no callback or driver is at work, so that
-// Len can be held against the lists.
+// verify walks every list and heap and returns the first thing that breaks an invariant. quiet says
+// that no callback or driver is at work, so that Len must agree with the lists.
 func (tw *TimingWheel) verify(quiet bool) error {
 	earliest := unset
 	for i := range tw.shards {
@@ -25,11 +24,12 @@ func (tw *TimingWheel) verify(quiet bool) error {
 	a := &tw.alarm
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	runs := tw.started.Load() && !tw.stopped.Load()
 	// Callers that have filed a timer and not come to the alarm yet are not quiet.
-	if armed := a.armed.Load(); quiet && tw.started.Load() && !tw.stopped.Load() && !a.driving && armed > earliest {
+	if armed := a.armed.Load(); quiet && runs && !a.driving && armed > earliest {
 		return fmt.Errorf("the alarm is set for %d, a timer waits at %d", armed, earliest)
 	}
-	if awake := a.armed.Load() == awake; awake && tw.started.Load() && !tw.stopped.Load() && !a.driving {
+	if a.armed.Load() == awake && runs && !a.driving {
 		return fmt.Errorf("armed says that a driver is at work")
 	}
 	if a.ringing < 0 || tw.executor.inflight.Load() < 0 {
@@ -83,12 +83,14 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 	found := 0
 	tick := int64(1)
 	for level, w := 0, s.wheel; w != nil; level, w = level+1, w.overflow {
-		if int(w.level) != level || w.tick != tick || w.size != s.wheel.size || w.buckets != nil && (len(w.buckets) < 2*w.size || len(w.buckets) >= 4*w.size) {
+		if int(w.level) != level || w.tick != tick || w.size != s.wheel.size ||
+			w.buckets != nil && (len(w.buckets) < 2*w.size || len(w.buckets) >= 4*w.size) {
 			return 0, fmt.Errorf("level %d has tick %d and %d slots", level, w.tick, len(w.buckets))
 		}
 		tick = w.interval
 		if w.now%w.tick != 0 || w.now > s.wheel.now || s.wheel.now-w.now >= w.tick {
-			return 0, fmt.Errorf("level %d stands at %d, the lowest at %d", level, w.now, s.wheel.now)
+			return 0, fmt.Errorf("level %d stands at %d, the lowest at %d", level, w.now,
+				s.wheel.now)
 		}
 		for slot := range w.buckets {
 			b := &w.buckets[slot]
@@ -105,34 +107,41 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 				found++
 			}
 			if b.queued != queued[b] || n > 0 && !b.queued || b.opened && !b.queued {
-				return 0, fmt.Errorf("level %d slot %d: %d timers, marked %t, in the queue %t", level, slot, n, b.queued, queued[b])
+				return 0, fmt.Errorf("level %d slot %d: %d timers, marked %t, in the queue %t",
+					level, slot, n, b.queued, queued[b])
 			}
 			if n == 0 {
 				continue
 			}
 			earliest = min(earliest, b.attention)
 			if b.opened && quiet && s.engine.started.Load() && !s.engine.stopped.Load() {
-				return 0, fmt.Errorf("level %d slot %d: %d timers are left in an opened bucket", level, slot, n)
+				return 0, fmt.Errorf("level %d slot %d: %d timers are left in an opened bucket",
+					level, slot, n)
 			}
 			e := w.expiration(b)
 			if e%w.tick != 0 || e/w.tick%int64(len(w.buckets)) != int64(slot) {
-				return 0, fmt.Errorf("level %d slot %d: expiration %d is of another slot", level, slot, e)
+				return 0, fmt.Errorf("level %d slot %d: expiration %d is of another slot", level,
+					slot, e)
 			}
-			if e < w.now || e-w.now >= w.span || quiet && s.engine.started.Load() && b.attention <= s.wheel.now {
-				return 0, fmt.Errorf("level %d slot %d: expiration %d outside the span of %d from %d", level, slot, e, w.span, w.now)
+			if e < w.now || e-w.now >= w.span ||
+				quiet && s.engine.started.Load() && b.attention <= s.wheel.now {
+				return 0, fmt.Errorf("level %d slot %d: expiration %d is beyond %d from %d",
+					level, slot, e, w.span, w.now)
 			}
 			for i := range b.lists {
 				root := &b.lists[i].root
 				for l := root.next; l != root; l = l.next {
 					if due := s.engine.tickOf(deadlineOf(l.timer().word.Load())); due < e {
-						return 0, fmt.Errorf("level %d slot %d: a timer for %d in a bucket for %d", level, slot, due, e)
+						return 0, fmt.Errorf("level %d slot %d: a timer for %d in a bucket for %d",
+							level, slot, due, e)
 					}
 				}
 			}
 		}
 	}
 	if found != len(heap) {
-		return 0, fmt.Errorf("%d of %d buckets in the delay queue belong to the wheel", found, len(heap))
+		return 0, fmt.Errorf("%d of %d buckets in the delay queue belong to the wheel", found,
+			len(heap))
 	}
 
 	for _, l := range []*list{&s.due, &s.batch, &s.beyond} {
@@ -152,9 +161,12 @@ func (s *shard) verify(quiet bool) (earliest int64, err error) {
 	}
 
 	// A driver in an inline callback has not come to settle, which lets go of the wheel.
-	settled := s.engine.alarm.armed.Load() != awake || s.engine.stopped.Load() || !s.engine.started.Load()
-	if anchored := s.anchor.engine == s.engine; earliest != unset && !anchored || linked == 0 && anchored && quiet && settled {
-		return 0, fmt.Errorf("%d timers, earliest at %d: keeps the wheel: %t", linked, earliest, anchored)
+	settled := s.engine.alarm.armed.Load() != awake || s.engine.stopped.Load() ||
+		!s.engine.started.Load()
+	if anchored := s.anchor.engine == s.engine; earliest != unset && !anchored ||
+		linked == 0 && anchored && quiet && settled {
+		return 0, fmt.Errorf("%d timers, earliest at %d: keeps the wheel: %t", linked, earliest,
+			anchored)
 	}
 	if next := s.next.Load(); next > earliest {
 		return 0, fmt.Errorf("wants the driver at %d, a timer waits at %d", next, earliest)

@@ -135,8 +135,7 @@ func TestNewKindIsHandedBack(t *testing.T) {
 	})
 }
 
-// TestForgottenKind: a Timer of a kind that no one has defined is not taken for part of something
-// else.
+// TestForgottenKind: a Timer of an undefined kind is not taken for part of something else.
 func TestForgottenKind(t *testing.T) {
 	const want = "timingwheel: newKind did not make the kind of timer 200"
 	tw := New()

@@ -89,14 +89,15 @@ func TestContextsOfTwoWheels(t *testing.T) {
 	})
 }
 
-// The first Done is called by many while the context ends: all get the same channel.
+// Many goroutines make the first call of Done while the context ends: all get the same channel.
 func TestContextFirstDoneByMany(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
 	for i := range 1500 {
 		p, cancelP := context.WithCancel(context.Background())
 		ctx, cancel := deadlineForms[i%4].make(tw, p, time.Duration(1+i%2)*time.Millisecond)
-		child, cancelChild := tw.WithTimeout(context.WithValue(ctx, contextTestKey(1), 1), time.Millisecond/2)
+		child, cancelChild := tw.WithTimeout(context.WithValue(ctx, contextTestKey(1), 1),
+			time.Millisecond/2)
 		var got [4]<-chan struct{}
 		var wg sync.WaitGroup
 		for j := range got {
@@ -128,7 +129,8 @@ func TestContextFirstDoneByMany(t *testing.T) {
 	require.Eventually(t, func() bool { return tw.Len() == 0 }, time.Minute, time.Millisecond)
 }
 
-// Done called anew after the parent has ended returns a closed channel, whoever ends it.
+// A new call of Done after the parent has ended returns a closed channel, whichever goroutine ends
+// it.
 func TestContextDoneAnew(t *testing.T) {
 	tw := New()
 	defer tw.Stop()

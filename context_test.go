@@ -21,7 +21,9 @@ var (
 )
 
 // withTimeout makes a context in one of the ways that there are.
-type withTimeout func(tw *TimingWheel, parent context.Context, d time.Duration) (context.Context, context.CancelFunc)
+type withTimeout func(
+	tw *TimingWheel, parent context.Context, d time.Duration,
+) (context.Context, context.CancelFunc)
 
 // deadlineForms are the four calls, told apart by what Cause is when the deadline comes.
 var deadlineForms = []struct {
@@ -30,13 +32,19 @@ var deadlineForms = []struct {
 	cause error
 }{
 	{"WithTimeout", (*TimingWheel).WithTimeout, context.DeadlineExceeded},
-	{"WithDeadline", func(tw *TimingWheel, parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	{"WithDeadline", func(
+		tw *TimingWheel, parent context.Context, d time.Duration,
+	) (context.Context, context.CancelFunc) {
 		return tw.WithDeadline(parent, time.Now().Add(d))
 	}, context.DeadlineExceeded},
-	{"WithTimeoutCause", func(tw *TimingWheel, parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	{"WithTimeoutCause", func(
+		tw *TimingWheel, parent context.Context, d time.Duration,
+	) (context.Context, context.CancelFunc) {
 		return tw.WithTimeoutCause(parent, d, errMine)
 	}, errMine},
-	{"WithDeadlineCause", func(tw *TimingWheel, parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	{"WithDeadlineCause", func(
+		tw *TimingWheel, parent context.Context, d time.Duration,
+	) (context.Context, context.CancelFunc) {
 		return tw.WithDeadlineCause(parent, time.Now().Add(d), errMine)
 	}, errMine},
 }
@@ -187,12 +195,13 @@ func TestContextEndsWithItsParent(t *testing.T) {
 			ctx, cancel := context.WithCancel(top)
 			return made{ctx, cancel, context.Canceled}
 		}},
-		{"one of somebody's own", func(*TimingWheel) made {
+		{"of a type of its own", func(*TimingWheel) made {
 			own := &ownContext{Context: context.Background(), done: make(chan struct{})}
 			return made{own, func() { own.end(errTheirs) }, errTheirs}
 		}},
-		{"one of somebody's own with AfterFunc", func(*TimingWheel) made {
-			own := &ownAfterFunc{ownContext: ownContext{Context: context.Background(), done: make(chan struct{})}}
+		{"of a type of its own with AfterFunc", func(*TimingWheel) made {
+			own := &ownAfterFunc{ownContext: ownContext{Context: context.Background(),
+				done: make(chan struct{})}}
 			return made{own, func() { own.end(errTheirs) }, errTheirs}
 		}},
 	}
@@ -236,7 +245,7 @@ func TestContextEndsWithItsParent(t *testing.T) {
 
 type contextTestKey int
 
-// ownContext is a context that package context knows nothing of.
+// ownContext is a context of a type that package context does not know.
 type ownContext struct {
 	context.Context
 	mu   sync.Mutex
@@ -314,10 +323,12 @@ func (c *meddler) Value(key any) any {
 func TestContextLeavesItsParent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New()
-		own := &ownAfterFunc{ownContext: ownContext{Context: context.Background(), done: make(chan struct{})}}
+		own := &ownAfterFunc{ownContext: ownContext{Context: context.Background(),
+			done: make(chan struct{})}}
 		ours, cancelOurs := tw.WithTimeout(context.Background(), time.Hour)
 		defer cancelOurs()
-		for _, parent := range []context.Context{own, ours, context.WithValue(ours, contextTestKey(1), 1)} {
+		for _, parent := range []context.Context{own, ours,
+			context.WithValue(ours, contextTestKey(1), 1)} {
 			a, cancel := tw.WithTimeout(parent, time.Minute)
 			b, _ := tw.WithTimeout(parent, time.Second)
 			requireAlive(t, a) // calls Done, and from then on the parent knows it
@@ -339,14 +350,15 @@ func TestContextLeavesItsParent(t *testing.T) {
 	})
 }
 
-// A child of ours is told of its parent's end before the cancel of that returns.
+// A child of ours learns of its parent's end before the parent's cancel returns.
 func TestContextTellsItsOwnAtOnce(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
 	parent, cancelParent := tw.WithTimeout(context.Background(), time.Hour)
 	child, cancelChild := tw.WithTimeout(parent, time.Minute)
 	defer cancelChild()
-	grandchild, cancel := tw.WithTimeout(context.WithValue(child, contextTestKey(1), 1), time.Second)
+	grandchild, cancel := tw.WithTimeout(context.WithValue(child, contextTestKey(1), 1),
+		time.Second)
 	defer cancel()
 	other, cancelOther := tw.WithTimeout(child, time.Second)
 	defer cancelOther()
@@ -355,11 +367,12 @@ func TestContextTellsItsOwnAtOnce(t *testing.T) {
 	require.True(t, isClosed(done))
 	require.True(t, isClosed(otherDone))
 	require.Zero(t, tw.Len())
-	require.Nil(t, parent.(*deadlineContext).children, "who keeps a parent does not keep its children")
+	require.Nil(t, parent.(*deadlineContext).children,
+		"who keeps a parent does not keep its children")
 }
 
-// A parent and a child that end while the one is being told of the other: the
-// interleavings that are too short to be met by chance.
+// A parent or a child ends while one is being told of the other: these interleavings are too short
+// to happen by chance.
 func TestContextMeetsAnEnd(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
@@ -394,7 +407,8 @@ func TestContextMeetsAnEnd(t *testing.T) {
 		require.Equal(t, context.DeadlineExceeded, child.Err())
 	})
 	t.Run("while it follows, and while it asks", func(t *testing.T) {
-		parent := &meddler{ownAfterFunc: ownAfterFunc{ownContext: ownContext{Context: context.Background(), done: make(chan struct{})}}}
+		parent := &meddler{}
+		parent.Context, parent.done = context.Background(), make(chan struct{})
 		ctx, cancel := tw.WithTimeout(parent, time.Hour)
 		parent.meddle = cancel
 		require.True(t, isDone(ctx))
@@ -425,7 +439,8 @@ func TestContextTakesTheEarlierDeadline(t *testing.T) {
 		tw := New()
 		for _, make := range []withTimeout{
 			(*TimingWheel).WithTimeout,
-			func(_ *TimingWheel, parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+			func(_ *TimingWheel, parent context.Context, d time.Duration) (context.Context,
+				context.CancelFunc) {
 				return context.WithTimeout(parent, d)
 			},
 		} {
@@ -596,7 +611,8 @@ func TestContextBelowAnEndedParent(t *testing.T) {
 		parent, cancelParent := context.WithTimeout(context.Background(), time.Second)
 		defer cancelParent()
 		time.Sleep(2 * time.Second)
-		for _, with := range []func(context.Context, time.Duration, error) (context.Context, context.CancelFunc){
+		for _, with := range []func(context.Context, time.Duration, error) (context.Context,
+			context.CancelFunc){
 			context.WithTimeoutCause, tw.WithTimeoutCause,
 		} {
 			ctx, cancel := with(parent, -90*time.Second, mine)
@@ -624,10 +640,12 @@ func TestContextBehavesAsPackageContext(t *testing.T) {
 				parent                   *pair
 				plain, awaited           bool
 			}
-			all := []*pair{{theirs: context.Background(), ours: context.Background(), cancelTheirs: func() {}, cancelOurs: func() {}, name: "background"}}
+			all := []*pair{{theirs: context.Background(), ours: context.Background(),
+				cancelTheirs: func() {}, cancelOurs: func() {}, name: "background"}}
 			grow := func(p *pair) *pair {
 				// No two deadlines at one instant, where either could come first.
-				d := time.Duration(rnd.IntN(20)-2)*time.Second + time.Duration(len(all))*time.Millisecond
+				d := time.Duration(rnd.IntN(20)-2)*time.Second +
+					time.Duration(len(all))*time.Millisecond
 				cause := fmt.Errorf("cause %d", len(all))
 				n := &pair{parent: p, cancelTheirs: func() {}, cancelOurs: func() {}}
 				kind := rnd.IntN(8)
@@ -650,7 +668,8 @@ func TestContextBehavesAsPackageContext(t *testing.T) {
 					n.theirs, n.cancelTheirs = context.WithTimeoutCause(p.theirs, d, cause)
 					n.ours, n.cancelOurs = tw.WithTimeoutCause(p.ours, d, cause)
 				case 5:
-					n.theirs, n.cancelTheirs = context.WithDeadlineCause(p.theirs, time.Now().Add(d), cause)
+					n.theirs, n.cancelTheirs = context.WithDeadlineCause(p.theirs,
+						time.Now().Add(d), cause)
 					n.ours, n.cancelOurs = tw.WithDeadlineCause(p.ours, time.Now().Add(d), cause)
 				case 6:
 					n.theirs, n.cancelTheirs = context.WithDeadline(p.theirs, time.Now().Add(d))
@@ -693,12 +712,14 @@ func TestContextBehavesAsPackageContext(t *testing.T) {
 						if exact {
 							require.Equal(t, context.Cause(n.theirs), context.Cause(n.ours), where)
 						}
-						require.Equal(t, n.theirs.Err() != nil, !exact && n.ours.Err() != nil || exact && isDone(n.ours), where)
+						require.Equal(t, n.theirs.Err() != nil,
+							!exact && n.ours.Err() != nil || exact && isDone(n.ours), where)
 					}
 					d1, ok1 := n.theirs.Deadline()
 					d2, ok2 := n.ours.Deadline()
 					require.True(t, ok1 == ok2 && d1.Equal(d2), where)
-					require.Equal(t, n.theirs.Value(contextTestKey(1)), n.ours.Value(contextTestKey(1)), where)
+					require.Equal(t, n.theirs.Value(contextTestKey(1)),
+						n.ours.Value(contextTestKey(1)), where)
 				}
 			}
 			for _, n := range all {
@@ -741,9 +762,11 @@ func TestContextNeedsNoExecutor(t *testing.T) {
 
 func TestContextOnAStoppedWheel(t *testing.T) {
 	ends := map[string]func(tw *TimingWheel, t *testing.T){
-		"Stop":     func(tw *TimingWheel, _ *testing.T) { tw.Stop() },
-		"Drain":    func(tw *TimingWheel, t *testing.T) { require.Empty(t, tw.Drain()) },
-		"Shutdown": func(tw *TimingWheel, t *testing.T) { require.NoError(t, tw.Shutdown(t.Context())) },
+		"Stop":  func(tw *TimingWheel, _ *testing.T) { tw.Stop() },
+		"Drain": func(tw *TimingWheel, t *testing.T) { require.Empty(t, tw.Drain()) },
+		"Shutdown": func(tw *TimingWheel, t *testing.T) {
+			require.NoError(t, tw.Shutdown(t.Context()))
+		},
 	}
 	for name, end := range ends {
 		for _, form := range deadlineForms {
@@ -849,7 +872,7 @@ func TestContextOnAWheelThatWaits(t *testing.T) {
 	})
 }
 
-// Whoever sees an error finds the channel closed, and the other way round.
+// A caller that sees an error finds the channel closed, and the other way round.
 func TestContextErrAndDoneAgree(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
@@ -899,9 +922,11 @@ func TestContextCancelledFromAllSides(t *testing.T) {
 			case 0:
 				ctx, cancel = context.WithCancel(parent)
 			case 1:
-				ctx, cancel = context.WithTimeout(context.WithValue(parent, contextTestKey(1), 1), time.Hour)
+				ctx, cancel = context.WithTimeout(context.WithValue(parent, contextTestKey(1), 1),
+					time.Hour)
 			default:
-				ctx, cancel = tw.WithTimeout(parent, time.Hour-time.Duration(rnd.IntN(60))*time.Minute+time.Minute)
+				ctx, cancel = tw.WithTimeout(parent,
+					time.Hour-time.Duration(rnd.IntN(60))*time.Minute+time.Minute)
 			}
 			all, cancels = append(all, ctx), append(cancels, cancel)
 		}
@@ -914,7 +939,7 @@ func TestContextCancelledFromAllSides(t *testing.T) {
 			require.Equal(t, context.Canceled, ctx.Err())
 			<-ctx.Done()
 		}
-		// Who was second to cancel does not wait for the first to stop the timer.
+		// The second caller of cancel does not wait until the first has stopped the timer.
 		require.Eventually(t, func() bool { return tw.Len() == 0 }, time.Minute, time.Millisecond)
 	}
 }
@@ -957,7 +982,11 @@ func TestContextCancelWaitsForTheFirst(t *testing.T) {
 		c.err.Store(context.DeadlineExceeded) // as cancel does, before it closes
 		var returned atomic.Int32
 		go func() { require.True(t, isClosed(ctx.Done())); returned.Add(1) }()
-		go func() { require.Error(t, ctx.Err()); require.True(t, isClosed(done)); returned.Add(1) }()
+		go func() {
+			require.Error(t, ctx.Err())
+			require.True(t, isClosed(done))
+			returned.Add(1)
+		}()
 		synctest.Wait()
 		require.Zero(t, returned.Load())
 		c.source.Load().end()
@@ -1036,10 +1065,10 @@ func TestContextLeavesStrangersAlone(t *testing.T) {
 	ctx, cancel := tw.WithTimeout(between, time.Minute)
 	defer cancel()
 	ctx.Done()
-	require.Nil(t, top.(*deadlineContext).source.Load(), "nobody asked for its Done")
+	require.Nil(t, top.(*deadlineContext).source.Load(), "no call of its Done")
 }
 
-// What a context that has ended held is collected though the wheel lives on.
+// What an ended context held is collected although the wheel lives on.
 func TestContextIsCollected(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
@@ -1054,14 +1083,16 @@ func TestContextIsCollected(t *testing.T) {
 			if i%2 == 0 {
 				over = context.Background()
 			}
-			ctx, cancel := tw.WithTimeout(context.WithValue(over, contextTestKey(1), big), time.Hour)
+			ctx, cancel := tw.WithTimeout(context.WithValue(over, contextTestKey(1), big),
+				time.Hour)
 			if i%3 == 0 {
 				ctx.Done()
 			}
 			cancel()
 		}()
 	}
-	require.Eventually(t, func() bool { runtime.GC(); return collected.Load() == 10 }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { runtime.GC(); return collected.Load() == 10 },
+		30*time.Second, time.Millisecond)
 	require.NoError(t, parent.Err())
 }
 
@@ -1085,10 +1116,14 @@ func TestContextMisuse(t *testing.T) {
 	tw := New()
 	at := time.Now()
 	var none context.Context
-	require.PanicsWithValue(t, "timingwheel: WithTimeout with a nil parent", func() { tw.WithTimeout(none, 1) })
-	require.PanicsWithValue(t, "timingwheel: WithDeadline with a nil parent", func() { tw.WithDeadline(none, at) })
-	require.PanicsWithValue(t, "timingwheel: WithTimeoutCause with a nil parent", func() { tw.WithTimeoutCause(none, 1, nil) })
-	require.PanicsWithValue(t, "timingwheel: WithDeadlineCause with a nil parent", func() { tw.WithDeadlineCause(none, at, nil) })
+	require.PanicsWithValue(t, "timingwheel: WithTimeout with a nil parent",
+		func() { tw.WithTimeout(none, 1) })
+	require.PanicsWithValue(t, "timingwheel: WithDeadline with a nil parent",
+		func() { tw.WithDeadline(none, at) })
+	require.PanicsWithValue(t, "timingwheel: WithTimeoutCause with a nil parent",
+		func() { tw.WithTimeoutCause(none, 1, nil) })
+	require.PanicsWithValue(t, "timingwheel: WithDeadlineCause with a nil parent",
+		func() { tw.WithDeadlineCause(none, at, nil) })
 	require.PanicsWithValue(t, "timingwheel: WithTimeout on a nil TimingWheel", func() {
 		(*TimingWheel)(nil).WithTimeout(context.Background(), 1)
 	})
@@ -1128,7 +1163,8 @@ func TestContextAheadOfItsParentByLessThanATick(t *testing.T) {
 							withCause.Done()
 						}
 					}
-					time.Sleep(10900 * time.Microsecond) // the parent's deadline has come; the tick has not
+					// The parent's deadline has come; the tick has not.
+					time.Sleep(10900 * time.Microsecond)
 					synctest.Wait()
 					for range 2 {
 						for _, c := range children {
@@ -1137,7 +1173,8 @@ func TestContextAheadOfItsParentByLessThanATick(t *testing.T) {
 								require.Equal(t, own, context.Cause(c.withCause))
 								require.Equal(t, context.DeadlineExceeded, c.plain.Err())
 								if waitedFor {
-									require.Equal(t, context.DeadlineExceeded, context.Cause(c.plain))
+									require.Equal(t, context.DeadlineExceeded,
+										context.Cause(c.plain))
 								}
 							}
 						}
@@ -1171,7 +1208,7 @@ func TestContextAheadOfItsParentByLessThanATick(t *testing.T) {
 // child, whose own timer is late, is asked after both. It ends as the parent did.
 func TestContextLearnsLateOfACancelledParent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tw := NewTimingWheel(time.Millisecond, 20) // waits for Start, so nothing of it is in time
+		tw := NewTimingWheel(time.Millisecond, 20) // waits for Start, so all its timers are late
 		defer tw.Stop()
 		why, own := errors.New("why"), errors.New("own")
 		outer, cancelOuter := context.WithCancelCause(t.Context())

@@ -59,12 +59,14 @@ func TestCostTable(t *testing.T) {
 		}
 		return pairs
 	}
-	// By the row's first cell: what allocates so much more than the call beside it, or than nothing.
+	// By the row's first cell: what allocates that much more than the call beside it, or than none.
 	calls := map[string][][2]func(){
 		"`AfterFunc`, `AtFunc`": call(
 			func() { tw.AfterFunc(time.Hour, f).Stop() },
 			func() { tw.AtFunc(now.Add(time.Hour), f).Stop() }),
-		"`AtFunc` for a wall time": call(func() { tw.AtFunc(now.Add(time.Hour).Round(0), f).Stop() }),
+		"`AtFunc` for a wall time": call(func() {
+			tw.AtFunc(now.Add(time.Hour).Round(0), f).Stop()
+		}),
 		"`WithTimeout`, `WithDeadline`": call(
 			func() { _, cancel := tw.WithTimeout(ctx, time.Hour); cancel() },
 			func() { _, cancel := tw.WithDeadline(ctx, now.Add(time.Hour)); cancel() }),
@@ -75,14 +77,26 @@ func TestCostTable(t *testing.T) {
 		"`NewTimer`, `NewTicker`": call(
 			func() { tw.NewTimer(time.Hour).Stop() },
 			func() { tw.NewTicker(time.Hour).Stop() }),
-		"`ScheduleFunc` with `Every`":             call(func() { tw.ScheduleFunc(timingwheel.Every(time.Hour), f).Stop() }),
-		"`ScheduleFunc` with another `Scheduler`": call(func() { tw.ScheduleFunc(daily{}, f).Stop() }),
-		"with `StartNow`":                         with(timingwheel.StartNow),
-		"with `Jitter`":                           with(func() timingwheel.ScheduleOption { return timingwheel.Jitter(time.Minute) }),
-		"with `SkipMissed`":                       with(func() timingwheel.ScheduleOption { return timingwheel.SkipMissed(time.Minute) }),
-		"with another option":                     with(timingwheel.SkipWhileRunning, timingwheel.QueueWhileRunning, timingwheel.RunMissed),
-		"`Reset` of a pending timer to later":     call(func() { timer.Reset(time.Hour) }),
-		"`ResetAt` of a pending timer to later":   call(func() { later += time.Second; timer.ResetAt(now.Add(later)) }),
+		"`ScheduleFunc` with `Every`": call(func() {
+			tw.ScheduleFunc(timingwheel.Every(time.Hour), f).Stop()
+		}),
+		"`ScheduleFunc` with another `Scheduler`": call(func() {
+			tw.ScheduleFunc(daily{}, f).Stop()
+		}),
+		"with `StartNow`": with(timingwheel.StartNow),
+		"with `Jitter`": with(func() timingwheel.ScheduleOption {
+			return timingwheel.Jitter(time.Minute)
+		}),
+		"with `SkipMissed`": with(func() timingwheel.ScheduleOption {
+			return timingwheel.SkipMissed(time.Minute)
+		}),
+		"with another option": with(timingwheel.SkipWhileRunning,
+			timingwheel.QueueWhileRunning, timingwheel.RunMissed),
+		"`Reset` of a pending timer to later": call(func() { timer.Reset(time.Hour) }),
+		"`ResetAt` of a pending timer to later": call(func() {
+			later += time.Second
+			timer.ResetAt(now.Add(later))
+		}),
 		"`Reset`, `ResetAt` otherwise": call(
 			func() { later -= time.Second; timer.Reset(later) },
 			func() { later -= time.Second; timer.ResetAt(now.Add(later)) }),
@@ -94,7 +108,8 @@ func TestCostTable(t *testing.T) {
 
 	// The table's sizes are those of 64 bits; the race detector has its own.
 	info, _ := debug.ReadBuildInfo()
-	exact := math.MaxInt > math.MaxInt32 && !slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+	exact := math.MaxInt > math.MaxInt32 &&
+		!slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 
 	row := regexp.MustCompile(`(?m)^\| ([^|]*\S) \| (\d+)(?: of (\d+) B)?\b[^|]*\|`)
 	rows := row.FindAllStringSubmatch(table, -1)

@@ -105,7 +105,8 @@ func ExampleScheduler() {
 	tw := timingwheel.New(timingwheel.WithInline())
 	tries := make(chan int, 3)
 	try := 0
-	tw.ScheduleFunc(&backoff{[]time.Duration{time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond}},
+	tw.ScheduleFunc(&backoff{[]time.Duration{time.Millisecond, 2 * time.Millisecond,
+		4 * time.Millisecond}},
 		func() { try++; tries <- try }, timingwheel.RunMissed())
 	fmt.Println(<-tries, <-tries, <-tries)
 	fmt.Println("pending:", tw.Len())
@@ -154,7 +155,8 @@ func ExampleRunMissed() {
 	run := 0
 
 	release := hold(tw)
-	tw.ScheduleFunc(&backoff{[]time.Duration{time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond}},
+	tw.ScheduleFunc(&backoff{[]time.Duration{time.Millisecond, 2 * time.Millisecond,
+		4 * time.Millisecond}},
 		func() { run++; runs <- run }, timingwheel.RunMissed())
 	time.Sleep(20 * time.Millisecond) // the times of all three runs pass
 	release()
@@ -168,7 +170,8 @@ func ExampleSkipMissed() {
 	var runs atomic.Int64
 
 	release := hold(tw)
-	poll := tw.ScheduleFunc(&backoff{[]time.Duration{time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond}},
+	poll := tw.ScheduleFunc(&backoff{[]time.Duration{time.Millisecond, 2 * time.Millisecond,
+		4 * time.Millisecond}},
 		func() { runs.Add(1) }, timingwheel.SkipMissed(5*time.Millisecond))
 	time.Sleep(20 * time.Millisecond) // each run is more than 5 ms late by now
 	release()
@@ -183,7 +186,8 @@ func ExampleSkipMissed() {
 func ExampleStartNow() {
 	tw := timingwheel.New()
 	loaded := make(chan string)
-	reload := tw.ScheduleFunc(timingwheel.Every(time.Hour), func() { loaded <- "settings loaded" }, timingwheel.StartNow())
+	reload := tw.ScheduleFunc(timingwheel.Every(time.Hour), func() { loaded <- "settings loaded" },
+		timingwheel.StartNow())
 	fmt.Println(<-loaded) // at once, and in an hour again
 	fmt.Println("goes on:", reload.Pending())
 	reload.Stop()
@@ -197,9 +201,11 @@ func ExampleJitter() {
 	start := time.Now()
 	reported := make(chan time.Duration, 100)
 	// A fleet of programs that were started together does not report together.
-	report := tw.ScheduleFunc(timingwheel.Every(20*time.Millisecond), func() { reported <- time.Since(start) },
+	report := tw.ScheduleFunc(timingwheel.Every(20*time.Millisecond),
+		func() { reported <- time.Since(start) },
 		timingwheel.Jitter(10*time.Millisecond))
-	fmt.Println("before its time:", <-reported < 20*time.Millisecond, <-reported < 40*time.Millisecond)
+	fmt.Println("before its time:", <-reported < 20*time.Millisecond,
+		<-reported < 40*time.Millisecond)
 	report.Stop()
 	// Output: before its time: false false
 }
@@ -286,7 +292,8 @@ func ExampleTimingWheel_WithTimeout() {
 
 func ExampleTimingWheel_WithTimeoutCause() {
 	tw := timingwheel.New()
-	ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Millisecond, errors.New("the database is slow"))
+	ctx, cancel := tw.WithTimeoutCause(context.Background(), time.Millisecond,
+		errors.New("the database is slow"))
 	defer cancel()
 	<-ctx.Done()
 	fmt.Println(ctx.Err())
@@ -384,7 +391,8 @@ func ExampleTimingWheel_Stats() {
 	tw.AfterFunc(time.Hour, func() {})
 	tw.AfterFunc(time.Hour, func() {}).Stop()
 	s := tw.Stats() // expvar.Publish("timers", expvar.Func(func() any { return tw.Stats() }))
-	b, _ := json.Marshal(map[string]int64{"started": s.Started, "stopped": s.Stopped, "pending": s.Pending})
+	b, _ := json.Marshal(map[string]int64{"started": s.Started, "stopped": s.Stopped,
+		"pending": s.Pending})
 	fmt.Println(string(b))
 	// Output: {"pending":1,"started":2,"stopped":1}
 }
@@ -409,7 +417,7 @@ func ExampleWithInline() {
 	tw := timingwheel.New(timingwheel.WithInline())
 	done := make(chan struct{})
 	tw.AfterFunc(5*time.Millisecond, func() { fmt.Println("second"); close(done) })
-	tw.AfterFunc(time.Millisecond, func() { fmt.Println("first") }) // runs on the driver: must not block
+	tw.AfterFunc(time.Millisecond, func() { fmt.Println("first") }) // must not block
 	<-done
 	// Output:
 	// first

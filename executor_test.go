@@ -18,7 +18,8 @@ var executors = []struct {
 }{
 	{"goroutine", func() []Option { return nil }},
 	{"inline", func() []Option { return []Option{WithInline()} }},
-	{"custom, a goroutine each", func() []Option { return []Option{WithExecutor(func(f func()) { go f() })} }},
+	{"custom, a goroutine each",
+		func() []Option { return []Option{WithExecutor(func(f func()) { go f() })} }},
 	{"custom, at once", func() []Option { return []Option{WithExecutor(func(f func()) { f() })} }},
 }
 
@@ -28,8 +29,8 @@ func onStackOf(function string) bool {
 	return strings.Contains(string(stack[:runtime.Stack(stack, false)]), function)
 }
 
-// TestExecutorIsTheDriversAlone: not even a timer that is due at once runs on
-// the stack of the call that made it.
+// TestExecutorIsTheDriversAlone: no timer runs on the stack of the call that made it, even if it is
+// due at once.
 func TestExecutorIsTheDriversAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ran := 0
@@ -56,7 +57,7 @@ func TestDueAtOnceRunsOnAGoroutineOfItsOwn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New()
 		var mu sync.Mutex
-		mu.Lock() // a callback on our stack would wait for ever
+		mu.Lock() // a callback on our stack would wait forever
 		n := 0
 		f := func() { mu.Lock(); n++; mu.Unlock() }
 		x := tw.AfterFunc(0, f)
@@ -80,7 +81,9 @@ func TestDueAtOnceDoesNotWaitForALateDriver(t *testing.T) {
 				tw := New(append(x.opts(), withShards(1))...)
 				var mu sync.Mutex
 				var got []string
-				note := func(s string) func() { return func() { mu.Lock(); got = append(got, s); mu.Unlock() } }
+				note := func(s string) func() {
+					return func() { mu.Lock(); got = append(got, s); mu.Unlock() }
+				}
 				tw.ScheduleFunc(nextFunc(func(at time.Time) time.Time {
 					if time.Since(tw.start) > 0 {
 						time.Sleep(time.Second) // on the driver
@@ -103,7 +106,8 @@ func TestDueAtOnceDoesNotWaitForALateDriver(t *testing.T) {
 				synctest.Wait()
 				mu.Lock()
 				defer mu.Unlock()
-				if tw.executor.run == nil || x.name == "custom, at once" { // goroutines of one moment have no order
+				// Goroutines of one moment have no order.
+				if tw.executor.run == nil || x.name == "custom, at once" {
 					require.Equal(t, want, got)
 				}
 			})
@@ -187,7 +191,8 @@ func TestPanicsAndGoexit(t *testing.T) {
 						mu.Lock()
 						defer mu.Unlock()
 						handled++
-						require.Contains(t, string(stack), "TestPanicsAndGoexit", "the stack of the panic")
+						require.Contains(t, string(stack), "TestPanicsAndGoexit",
+							"the stack of the panic")
 						if end.name == "panic" {
 							require.Equal(t, "boom", recovered)
 						} else {
@@ -213,7 +218,8 @@ func TestPanicsAndGoexit(t *testing.T) {
 					if end.name != "Goexit" {
 						require.Equal(t, n, handled)
 					}
-					require.NoError(t, tw.Shutdown(t.Context()), "the count of callbacks in flight is right")
+					require.NoError(t, tw.Shutdown(t.Context()),
+						"the count of callbacks in flight is right")
 				})
 			})
 		}
@@ -239,7 +245,8 @@ func TestPanicInTheExecutor(t *testing.T) {
 		require.NoError(t, tw.Shutdown(t.Context()))
 	})
 	bubble(t, func(t *testing.T) {
-		tw := New(WithExecutor(func(f func()) { panic("closed") }), WithPanicHandler(func(any, []byte) {}))
+		tw := New(WithExecutor(func(f func()) { panic("closed") }),
+			WithPanicHandler(func(any, []byte) {}))
 		tw.AfterFunc(time.Second, func() { t.Error("ran") })
 		pass(t, tw, time.Minute)
 		require.NoError(t, tw.Shutdown(t.Context()), "what it did not take is not waited for")
@@ -289,8 +296,8 @@ func TestLongestHold(t *testing.T) {
 	}
 }
 
-// TestOneDriver: an alarm that rings while a driver is at work, in a callback
-// without the lock, starts no second one beside it.
+// TestOneDriver: an alarm that rings while a driver is at work, in a callback without the lock,
+// starts no second driver.
 func TestOneDriver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New(WithInline())
@@ -362,8 +369,8 @@ func TestOrderBehindAnExtendedTimer(t *testing.T) {
 	require.Equal(t, []string{"g", "of 8 ms"}, got)
 }
 
-// TestPastDatesAreDueNow: what is asked for the past comes in the order in which it was
-// asked for, after what has been due before.
+// TestPastDatesAreDueNow: timers armed for the past fire in the order in which they were armed,
+// after those that were due before.
 func TestPastDatesAreDueNow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := NewTimingWheel(time.Millisecond, 20)

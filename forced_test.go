@@ -22,8 +22,8 @@ import (
 //
 //	go test -tags timingwheel_pause -run Forced .
 //
-// Each fails if the fault of its trap is built in, which internal/model/faults_test.go sees to.
-// Time is the fake clock's, so the instants are exact.
+// Each fails if the fault of its trap is built in, which internal/model/faults_test.go checks. Time
+// is the fake clock's, so the instants are exact.
 
 const (
 	ms  = time.Millisecond
@@ -55,13 +55,13 @@ func force(t *testing.T, shards int, f func(t *testing.T, s *script), opts ...Op
 		paused.Store(&come)
 		defer paused.Store(nil)
 		f(t, s)
-		require.Empty(t, s.acts, "no one came to these points")
+		require.Empty(t, s.acts, "no goroutine came to these points")
 		s.Stop()
 		synctest.Wait()
 	})
 }
 
-// at has the next goroutine that comes to the point do act there before it goes on.
+// at makes the next goroutine that comes to the point call act there before it goes on.
 func (s *script) at(point string, act func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,8 @@ func (s *script) requireFired(want ...string) {
 	require.Equal(s.t, want, s.fired)
 }
 
-// timer returns a Timer that notes its name. The first two of a wheel are dealt to different shards.
+// timer returns a Timer that notes its name. The first two of a wheel are dealt to different
+// shards.
 func (s *script) timer(name string) *Timer {
 	x := new(Timer)
 	s.Init(x, s.note(name))
@@ -160,7 +161,8 @@ func waits(id string) bool {
 	stacks := make([]byte, 1<<18)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	_, state, _ := bytes.Cut(stacks, []byte(id))
-	return slices.ContainsFunc([]string{"sync.Mutex.Lock", "chan receive", "select", "sleep"}, func(reason string) bool {
+	reasons := []string{"sync.Mutex.Lock", "chan receive", "select", "sleep"}
+	return slices.ContainsFunc(reasons, func(reason string) bool {
 		return bytes.HasPrefix(state, []byte(reason))
 	})
 }
@@ -238,8 +240,8 @@ func TestForcedStopAsTheDriverRests(t *testing.T) {
 	})
 }
 
-// A caller has stopped the last timer and stored lookAt; the driver leaves before the caller looks at
-// armed.
+// A caller has stopped the last timer and stored lookAt; the driver leaves before the caller looks
+// at armed.
 func TestForcedLookBeforeLookAt(t *testing.T) {
 	forcePrecise(t, func(t *testing.T, s *script) {
 		x := s.AfterFunc(10*day, s.note("x"))
@@ -409,7 +411,8 @@ func TestForcedLateDriver(t *testing.T) {
 		s.AfterFunc(ms, s.note("x"))
 		s.at("rung", func() {
 			time.Sleep(2*ms + ms/2)
-			s.AfterFunc(ms+ms/2, s.note("y")) // for tick 5, in the slot of tick 1 if the clock is past that
+			// For tick 5, in the slot of tick 1 if the clock is past that.
+			s.AfterFunc(ms+ms/2, s.note("y"))
 		})
 		s.requireFired("x 3.5ms", "y 5ms")
 	}, WithInline())

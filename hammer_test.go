@@ -107,7 +107,8 @@ func TestHammer(t *testing.T) {
 			for i := range xs {
 				x := &xs[i]
 				total += x.armed.Load()
-				require.Equal(t, x.armed.Load(), x.fired.Load()+x.stopped.Load()+x.rearmed.Load(), "timer %d", i)
+				require.Equal(t, x.armed.Load(), x.fired.Load()+x.stopped.Load()+x.rearmed.Load(),
+					"timer %d", i)
 			}
 			s := tw.Stats()
 			require.Equal(t, s.Started, s.Fired+s.Stopped)
@@ -132,7 +133,8 @@ func TestAddsRaceTheWheelsStop(t *testing.T) {
 				for range 4 {
 					wg.Go(func() {
 						for i := range adds / 4 {
-							x := tw.AfterFunc(time.Duration(i%3000)*time.Microsecond, func() { ran.Add(1) })
+							x := tw.AfterFunc(time.Duration(i%3000)*time.Microsecond,
+								func() { ran.Add(1) })
 							if i%16 == 0 && x.Stop() {
 								stopped.Add(1)
 							}
@@ -196,7 +198,8 @@ func TestSchedulesUnderFire(t *testing.T) {
 								t.Error("a run began after Stop")
 							}
 							running.Add(-1)
-						}, []ScheduleOption{SkipWhileRunning(), QueueWhileRunning(), RunMissed(), SkipMissed(0)}[i%4])
+						}, []ScheduleOption{SkipWhileRunning(), QueueWhileRunning(), RunMissed(),
+							SkipMissed(0)}[i%4])
 						for range rand.IntN(20) {
 							time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
 							x.Reset(pickDelay())
@@ -217,15 +220,15 @@ func TestSchedulesUnderFire(t *testing.T) {
 	}
 }
 
-// TestNeverEarly holds callbacks on the real clock against the instant read
-// before the call that armed them: exactly on the early side; the late side is
-// the machine's affair.
+// TestNeverEarly holds callbacks on the real clock against the instant read before the call that
+// armed them: exactly on the early side, and not on the late side, which depends on the machine.
 func TestNeverEarly(t *testing.T) {
 	n := 20_000
 	if testing.Short() {
 		n = 2000
 	}
-	for _, tick := range []time.Duration{7 * time.Microsecond, 100 * time.Microsecond, time.Millisecond, 3 * time.Millisecond} {
+	for _, tick := range []time.Duration{7 * time.Microsecond, 100 * time.Microsecond,
+		time.Millisecond, 3 * time.Millisecond} {
 		for _, size := range []int{2, 64} {
 			t.Run(fmt.Sprintf("tick=%v/size=%d", tick, size), func(t *testing.T) {
 				tw := New(WithTick(tick), WithWheelSize(size))
@@ -321,9 +324,9 @@ func TestMillionInOneTick(t *testing.T) {
 	}
 }
 
-// TestTouchesRaceTheDriver pushes a timer on in the very instant in which it is
-// about to fire, beside a driver that never sleeps. A touch that returned true is
-// kept: the timer stays pending until the new deadline.
+// TestTouchesRaceTheDriver extends a timer at the very instant at which it is about to fire, beside
+// a driver that never sleeps. If a touch returned true, the timer stays pending until the new
+// deadline.
 func TestTouchesRaceTheDriver(t *testing.T) {
 	length := 500 * time.Millisecond
 	if testing.Short() {
@@ -350,10 +353,11 @@ func TestTouchesRaceTheDriver(t *testing.T) {
 		}
 		later := deadline + 2*int64(tick)
 		if !x.ResetAt(tw.instant(later)) {
-			lost++ // and armed anew
+			lost++ // and armed again
 		} else if granted++; !x.Pending() {
 			if now := tw.now(); now < later {
-				t.Fatalf("fired %v before the deadline that the touch was granted", time.Duration(later-now))
+				t.Fatalf("fired %v before the deadline that the touch was granted",
+					time.Duration(later-now))
 			}
 		}
 		deadline = later

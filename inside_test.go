@@ -32,17 +32,24 @@ func TestPicture(t *testing.T) {
 		require.Equal(t, 1, p.Beyond)
 		require.Zero(t, p.Due)
 		require.Len(t, p.Levels, 2)
-		require.Equal(t, []inside.Slot{{Index: 5, Expiration: 5 * time.Millisecond, Timers: 20, Full: true}}, p.Levels[0].Slots, "10 of each shard")
+		require.Equal(t, []inside.Slot{{
+			Index: 5, Expiration: 5 * time.Millisecond, Timers: 20, Full: true,
+		}}, p.Levels[0].Slots, "10 of each shard")
 		require.Equal(t, 32, p.Levels[0].Size)
 		require.Equal(t, 2*time.Millisecond, p.Levels[0].Now)
-		require.Equal(t, []inside.Slot{{Index: 6, Expiration: 96 * time.Millisecond, Timers: 1}}, p.Levels[1].Slots)
+		require.Equal(t, []inside.Slot{{Index: 6, Expiration: 96 * time.Millisecond, Timers: 1}},
+			p.Levels[1].Slots)
 		require.Equal(t, 3, p.Queued)
 		require.Len(t, p.Queue, 3)
 
 		// Slot 5 is in turn, and slot 6 is not.
 		p = inside.Hooks.Picture(tw, inside.Count{Limit: 1, DeepLimit: 21, Parts: 4, Turn: 1})
-		require.Equal(t, []inside.Slot{{Index: 5, Expiration: 5 * time.Millisecond, Timers: 40, Deep: true}}, p.Levels[0].Slots)
-		require.Equal(t, []inside.Slot{{Index: 6, Expiration: 96 * time.Millisecond, Timers: 1, Full: true}}, p.Levels[1].Slots)
+		require.Equal(t, []inside.Slot{{
+			Index: 5, Expiration: 5 * time.Millisecond, Timers: 40, Deep: true,
+		}}, p.Levels[0].Slots)
+		require.Equal(t, []inside.Slot{{
+			Index: 6, Expiration: 96 * time.Millisecond, Timers: 1, Full: true,
+		}}, p.Levels[1].Slots)
 		require.Equal(t, 40, p.Deep)
 		require.Equal(t, 5*time.Millisecond, p.Queue[0].Attention)
 		require.Equal(t, 80*time.Millisecond, p.Queue[2].Attention, "one slot before it is due")
@@ -82,7 +89,8 @@ func TestPictureOfAWheelAtWork(t *testing.T) {
 		case <-done:
 			looking = false
 		default:
-			p := inside.Hooks.Picture(tw, inside.Count{Limit: 100, DeepLimit: 1000, Parts: 3, Turn: 1})
+			p := inside.Hooks.Picture(tw,
+				inside.Count{Limit: 100, DeepLimit: 1000, Parts: 3, Turn: 1})
 			require.LessOrEqual(t, len(p.Queue), inside.QueueHead)
 			require.LessOrEqual(t, len(p.Queue), p.Queued)
 		}

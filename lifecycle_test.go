@@ -129,7 +129,8 @@ func TestSurvivingTimer(t *testing.T) {
 				require.True(t, timers[1].Reset(time.Second), "in the hands of package time")
 				time.Sleep(time.Hour)
 				synctest.Wait()
-				require.Equal(t, []time.Duration{0, time.Second + time.Millisecond, 2 * time.Second}, r.at)
+				require.Equal(t,
+					[]time.Duration{0, time.Second + time.Millisecond, 2 * time.Second}, r.at)
 				require.False(t, timers[1].Stop(), "has fired")
 				require.False(t, timers[1].Reset(time.Second))
 				require.True(t, timers[1].Stop())
@@ -211,7 +212,8 @@ func TestDrain(t *testing.T) {
 			u.F()
 		}
 		require.Equal(t, []*Timer{second, every, wall, hour, forever}, timers)
-		require.Equal(t, []time.Duration{2 * time.Second, time.Minute, 30 * time.Minute, time.Hour, time.Duration(never)}, after)
+		require.Equal(t, []time.Duration{2 * time.Second, time.Minute, 30 * time.Minute, time.Hour,
+			time.Duration(never)}, after)
 		require.Equal(t, []string{"second", "every", "wall", "hour", "forever"}, ran)
 		require.Equal(t, int64(5), tw.Stats().Dropped)
 	})
@@ -344,7 +346,8 @@ func TestIdleWheelIsFree(t *testing.T) {
 		tw.AfterFunc(year, func() {})
 		pass(t, tw, year)
 		s := tw.Stats()
-		require.LessOrEqual(t, s.Wakeups-wakeups, int64(len(s.Levels)), "a far timer wakes the driver once a level")
+		require.LessOrEqual(t, s.Wakeups-wakeups, int64(len(s.Levels)),
+			"a far timer wakes the driver once a level")
 		pass(t, tw, year)
 		require.Equal(t, s, tw.Stats())
 	})
@@ -431,9 +434,10 @@ func TestDrainTellsTheTruth(t *testing.T) {
 func TestWheelFromOutsideABubble(t *testing.T) {
 	tw := New()
 	bubble(t, func(t *testing.T) {
-		require.PanicsWithValue(t, "timingwheel: used in a synctest bubble that it was not made in", func() {
-			tw.AfterFunc(time.Hour, func() {})
-		})
+		require.PanicsWithValue(t, "timingwheel: used in a synctest bubble that it was not made in",
+			func() {
+				tw.AfterFunc(time.Hour, func() {})
+			})
 	})
 }
 

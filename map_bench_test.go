@@ -99,7 +99,10 @@ func BenchmarkMap(b *testing.B) {
 			tw := New()
 			return onMap{NewMap[string, *int](tw, func(string, *int) {})}, tw.Stop
 		}},
-		{"mutex", func() (keyedTimers, func()) { return &onMutex{timers: map[string]*time.Timer{}}, func() {} }},
+		{"mutex", func() (keyedTimers,
+			func()) {
+			return &onMutex{timers: map[string]*time.Timer{}}, func() {}
+		}},
 		{"syncMap", func() (keyedTimers, func()) { return &onSyncMap{}, func() {} }},
 	} {
 		run := func(name string, n int, f func(b *testing.B, m keyedTimers, keys []string)) {
@@ -143,13 +146,14 @@ func BenchmarkMap(b *testing.B) {
 				m.drop("another")
 			}
 		})
-		run("set and delete beside half a million", crowd/2, func(b *testing.B, m keyedTimers, _ []string) {
-			r := rand.New(rand.NewPCG(1, 2))
-			for b.Loop() {
-				key := all[crowd/2+r.IntN(crowd/2)]
-				m.set(key)
-				m.drop(key)
-			}
-		})
+		run("set and delete beside half a million", crowd/2,
+			func(b *testing.B, m keyedTimers, _ []string) {
+				r := rand.New(rand.NewPCG(1, 2))
+				for b.Loop() {
+					key := all[crowd/2+r.IntN(crowd/2)]
+					m.set(key)
+					m.drop(key)
+				}
+			})
 	}
 }

@@ -90,11 +90,14 @@ func TestBucketOf(t *testing.T) {
 		buckets uint32
 		want    uint32
 	}{
-		{7, 8, 7}, {8, 8, 0}, {8, 9, 8}, {9, 9, 1}, {15, 9, 7}, {15, 16, 15}, {16, 16, 0}, {16, 17, 16}, {17, 17, 1}, {1<<40 + 5, 8, 5},
+		{7, 8, 7}, {8, 8, 0}, {8, 9, 8}, {9, 9, 1}, {15, 9, 7}, {15, 16, 15}, {16, 16, 0},
+		{16, 17, 16}, {17, 17, 1}, {1<<40 + 5, 8, 5},
 	} {
 		require.Equal(t, tc.want, bucketOf(tc.hash, tc.buckets), "%+v", tc)
 	}
-	require.Equal(t, []int{0, 0, 1, 1, 2, 3}, []int{segmentOf(0), segmentOf(7), segmentOf(8), segmentOf(15), segmentOf(16), segmentOf(32)})
+	require.Equal(t, []int{0, 0, 1, 1, 2, 3}, []int{
+		segmentOf(0), segmentOf(7), segmentOf(8), segmentOf(15), segmentOf(16), segmentOf(32),
+	})
 	require.EqualValues(t, 8, len(*newSegment[int, int](1)))
 	require.EqualValues(t, 32, len(*newSegment[int, int](3)))
 }
@@ -102,11 +105,12 @@ func TestBucketOf(t *testing.T) {
 // A token is a value that notes what became of it.
 type token struct {
 	expired, deleted, replaced, handedBack atomic.Int64
-	unused                                 bool  // TouchOrSet found another
-	moved                                  bool  // may be Reset or expired by hand: keepUntil does not hold
-	keepUntil                              int64 // by a Touch that has returned true
-	at                                     int64 // when it expired
-	mu                                     sync.Mutex
+
+	unused    bool  // TouchOrSet found another
+	moved     bool  // Reset or Expire may have moved it, so keepUntil does not hold
+	keepUntil int64 // by a Touch that has returned true
+	at        int64 // when it expired
+	mu        sync.Mutex
 }
 
 func (k *token) outcomes() int64 {
@@ -210,7 +214,8 @@ func TestMapHammer(t *testing.T) {
 					if k.unused {
 						want = 0
 					}
-					require.Equal(t, want, k.outcomes(), "%d expired, %d deleted, %d replaced, %d handed back",
+					require.Equal(t, want, k.outcomes(),
+						"%d expired, %d deleted, %d replaced, %d handed back",
 						k.expired.Load(), k.deleted.Load(), k.replaced.Load(), k.handedBack.Load())
 					if !k.moved && k.expired.Load() > 0 {
 						require.GreaterOrEqual(t, k.at, k.keepUntil, "expired before a Touch said")
@@ -271,8 +276,8 @@ func TestMapSetsRaceTheWheelsStop(t *testing.T) {
 	}
 }
 
-// TestMapExpireRacesTheWheelsDrain: what Expire has taken out expires or is handed back; what it has
-// not is handed back.
+// TestMapExpireRacesTheWheelsDrain: what Expire has taken out expires or is handed back; what it
+// has not is handed back.
 func TestMapExpireRacesTheWheelsDrain(t *testing.T) {
 	const keys = 50
 	rounds := 2000
@@ -485,7 +490,8 @@ func (o *mapOracle) drop(e *modelEntry) {
 }
 
 func (o *mapOracle) add(key float64, d time.Duration) {
-	o.there = append(o.there, &modelEntry{key: key, value: o.sets, deadline: o.after(d), atOnce: d <= 0})
+	o.there = append(o.there,
+		&modelEntry{key: key, value: o.sets, deadline: o.after(d), atOnce: d <= 0})
 }
 
 func (o *mapOracle) set(key float64, d time.Duration) {

@@ -191,8 +191,12 @@ func TestMapAtTheEdge(t *testing.T) {
 			_, ok := m.Touch("a", time.Hour)
 			require.False(t, ok)
 		}, nil},
-		"reset":   {func(t *testing.T, m *Map[string, int]) { require.False(t, m.Reset("a", time.Hour)) }, nil},
-		"expired": {func(t *testing.T, m *Map[string, int]) { require.False(t, m.Expire("a")) }, nil},
+		"reset": {func(t *testing.T, m *Map[string, int]) {
+			require.False(t, m.Reset("a", time.Hour))
+		}, nil},
+		"expired": {func(t *testing.T, m *Map[string, int]) {
+			require.False(t, m.Expire("a"))
+		}, nil},
 		"deleted": {func(t *testing.T, m *Map[string, int]) {
 			_, ok := m.Delete("a")
 			require.False(t, ok, "or it would have two outcomes")
@@ -324,14 +328,14 @@ func TestMapReadersMeetWriters(t *testing.T) {
 	require.Nil(t, entries[2].next.Load())
 	require.True(t, sure())
 
-	// Whoever stood on the last entry when it ended looks again.
+	// A reader that stood on the last entry when it ended looks again.
 	last, _ := s.find(hash, keys[2])
 	last.end()
 	require.False(t, sure())
 	_, ok := m.Get(-1)
 	require.False(t, ok)
 
-	// Whoever looks while entries are moved looks again.
+	// A reader that looks while entries are moved looks again.
 	m.take(&last.keyedTimer)
 	require.True(t, sure())
 	s.moves.Add(1)
@@ -387,8 +391,12 @@ func TestMapExpireMeetsTouch(t *testing.T) {
 func TestMapCallbackActs(t *testing.T) {
 	for _, ex := range executors {
 		for name, act := range map[string]func(m *Map[string, int], key string, value int){
-			"set again":    func(m *Map[string, int], key string, value int) { m.Set(key, value+1, time.Second) },
-			"touch or set": func(m *Map[string, int], key string, value int) { m.TouchOrSet(key, value+1, time.Second) },
+			"set again": func(m *Map[string, int], key string, value int) {
+				m.Set(key, value+1, time.Second)
+			},
+			"touch or set": func(m *Map[string, int], key string, value int) {
+				m.TouchOrSet(key, value+1, time.Second)
+			},
 			"at once": func(m *Map[string, int], key string, value int) {
 				if m.Set(key, value+1, 0); value < 3 {
 					m.Expire(key)
@@ -477,7 +485,8 @@ func TestMapOnAStoppedWheel(t *testing.T) {
 						require.False(t, u.Timer.Reset(time.Second))
 						u.F()
 					}
-					require.Equal(t, []mapExpiry[string, int]{{24 * time.Hour, "b", 2}, {24 * time.Hour, "a", 1}}, p.all())
+					require.Equal(t, []mapExpiry[string, int]{{24 * time.Hour, "b", 2},
+						{24 * time.Hour, "a", 1}}, p.all())
 				}
 				require.NoError(t, m.verify(true))
 			})
@@ -497,8 +506,9 @@ func TestMapDrain(t *testing.T) {
 		m.Touch(n-1, 2*n*time.Second)
 		left := m.Drain()
 		require.Len(t, left, n)
-		require.Equal(t, MapEntry[int, string]{n - 2, fmt.Sprint(n - 2), tw.start.Add(2 * time.Second)}, left[0])
-		require.Equal(t, MapEntry[int, string]{n - 1, fmt.Sprint(n - 1), tw.start.Add(2 * n * time.Second)}, left[n-1])
+		first, last := tw.start.Add(2*time.Second), tw.start.Add(2*n*time.Second)
+		require.Equal(t, MapEntry[int, string]{n - 2, fmt.Sprint(n - 2), first}, left[0])
+		require.Equal(t, MapEntry[int, string]{n - 1, fmt.Sprint(n - 1), last}, left[n-1])
 		require.Zero(t, m.Len())
 		require.Zero(t, tw.Len())
 		m.Set(1, "dropped", time.Second)
@@ -570,7 +580,7 @@ func TestMapExecutorDrops(t *testing.T) {
 	})
 }
 
-// TestMapWithoutCallback: a Map may forget without a word, whatever the executor.
+// TestMapWithoutCallback: values of a Map without a callback expire on every executor.
 func TestMapWithoutCallback(t *testing.T) {
 	for _, ex := range executors {
 		t.Run(ex.name, func(t *testing.T) {
@@ -747,8 +757,8 @@ func TestMapAll(t *testing.T) {
 	}
 }
 
-// TestMapWalkIsBounded: a walk that began in a small table does not hold the lock of a large one for
-// longer than any other does, nor meet a key twice as the table grows and shrinks.
+// TestMapWalkIsBounded: a walk that began in a small table does not hold the lock of a large one
+// for longer than any other does, nor meet a key twice as the table grows and shrinks.
 func TestMapWalkIsBounded(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
@@ -923,7 +933,7 @@ func TestMapMemory(t *testing.T) {
 	runtime.KeepAlive(m)
 }
 
-// TestMapIsCollected: a Map with nothing in it needs no end.
+// TestMapIsCollected: an empty Map need not be stopped.
 func TestMapIsCollected(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
@@ -952,7 +962,7 @@ func TestMapShutdownWaits(t *testing.T) {
 // dawdleOver is a callback that is found by its name.
 func dawdleOver(int, string) { dawdle() }
 
-// TestMapCallbackIsNamed: tools tell of the caller's function, and not of what is between.
+// TestMapCallbackIsNamed: tools show the caller's function, and not ours that lead to it.
 func TestMapCallbackIsNamed(t *testing.T) {
 	for _, ex := range executors {
 		t.Run(ex.name, func(t *testing.T) {
@@ -982,7 +992,8 @@ func TestMapCallbackIsNamed(t *testing.T) {
 
 func TestMapMisuseIsNamed(t *testing.T) {
 	var none *TimingWheel
-	require.PanicsWithValue(t, "timingwheel: NewMap on a nil TimingWheel", func() { NewMap[int, int](none, nil) })
+	require.PanicsWithValue(t, "timingwheel: NewMap on a nil TimingWheel",
+		func() { NewMap[int, int](none, nil) })
 	var m Map[int, int]
 	for _, m := range []*Map[int, int]{nil, &m} {
 		for what, call := range map[string]func(){
@@ -997,7 +1008,8 @@ func TestMapMisuseIsNamed(t *testing.T) {
 			"All":        func() { m.All() },
 			"Drain":      func() { m.Drain() },
 		} {
-			require.PanicsWithValue(t, "timingwheel: "+what+" on a Map that NewMap did not make", call)
+			require.PanicsWithValue(t, "timingwheel: "+what+" on a Map that NewMap did not make",
+				call)
 		}
 	}
 }

@@ -72,9 +72,9 @@ func TestNothingIsKeptAlive(t *testing.T) {
 	}
 }
 
-// TestAKeptTimerKeepsNobody: a stopped timer that its maker keeps does not hold
-// its former neighbours, and can be used again.
-func TestAKeptTimerKeepsNobody(t *testing.T) {
+// TestAKeptTimerKeepsNoOther: a stopped timer that the program keeps does not keep its former
+// neighbours alive, and can be used again.
+func TestAKeptTimerKeepsNoOther(t *testing.T) {
 	tw := New()
 	defer tw.Stop()
 	fired := make(chan struct{})
@@ -122,7 +122,11 @@ func TestIdleWheelIsCollected(t *testing.T) {
 		}},
 		{"never due", func(tw *TimingWheel) { tw.AfterFunc(math.MaxInt64, f) }},
 		{"schedule", func(tw *TimingWheel) { tw.ScheduleFunc(Every(time.Hour), f).Stop() }},
-		{"channel", func(tw *TimingWheel) { tw.NewTimer(time.Hour).Stop(); tw.NewTicker(time.Hour).Stop() }},
+		{"channel",
+			func(tw *TimingWheel) {
+				tw.NewTimer(time.Hour).Stop()
+				tw.NewTicker(time.Hour).Stop()
+			}},
 		{"context", func(tw *TimingWheel) {
 			_, cancel := tw.WithTimeout(t.Context(), time.Hour)
 			cancel()
@@ -169,15 +173,24 @@ func TestPendingTimersKeepTheirWheel(t *testing.T) {
 		var fired sync.WaitGroup
 		ways := []func(tw *TimingWheel, f func()){
 			func(tw *TimingWheel, f func()) { tw.AfterFunc(d, f) },
-			func(tw *TimingWheel, f func()) { tw.AfterFunc(d, f); tw.AfterFunc(time.Minute, f).Stop() },
-			func(tw *TimingWheel, f func()) { tw.AfterFunc(time.Minute, f).Stop(); tw.AfterFunc(d, f) },
+			func(tw *TimingWheel, f func()) {
+				tw.AfterFunc(d, f)
+				tw.AfterFunc(time.Minute, f).Stop()
+			},
+			func(tw *TimingWheel, f func()) {
+				tw.AfterFunc(time.Minute, f).Stop()
+				tw.AfterFunc(d, f)
+			},
 			func(tw *TimingWheel, f func()) {
 				x := tw.AfterFunc(time.Minute, f)
 				x.Stop()
 				x.Reset(d)
 			},
 			func(tw *TimingWheel, f func()) { tw.AfterFunc(d/100, func() { tw.AfterFunc(d, f) }) },
-			func(tw *TimingWheel, f func()) { tw.AfterFunc(d/2, func() {}).Reset(d); tw.AfterFunc(d, f) },
+			func(tw *TimingWheel, f func()) {
+				tw.AfterFunc(d/2, func() {}).Reset(d)
+				tw.AfterFunc(d, f)
+			},
 			func(tw *TimingWheel, f func()) {
 				ended := make(chan *Timer, 1)
 				runs := 0
@@ -199,16 +212,24 @@ func TestPendingTimersKeepTheirWheel(t *testing.T) {
 	}
 }
 
-// TestTimersOfEveryKindKeepTheirWheel: so do the timers of schedules, channels, contexts and Maps, and
-// those that are moved, through collections all along their way.
+// TestTimersOfEveryKindKeepTheirWheel: timers of schedules, channels, contexts and Maps keep it
+// too, and so do timers that are moved, through collections all along their way.
 func TestTimersOfEveryKindKeepTheirWheel(t *testing.T) {
 	const d = 3 * time.Minute // two levels up, with two looks at the wall clock on the way
 	ways := map[string]func(tw *TimingWheel, f func()){
-		"extended":     func(tw *TimingWheel, f func()) { tw.AfterFunc(time.Millisecond, f).Reset(d) },
-		"nearer":       func(tw *TimingWheel, f func()) { tw.AfterFunc(time.Hour, f).Reset(d) },
-		"from never":   func(tw *TimingWheel, f func()) { tw.AfterFunc(math.MaxInt64, f).Reset(d) },
-		"beside never": func(tw *TimingWheel, f func()) { tw.AfterFunc(math.MaxInt64, f); tw.AfterFunc(d, f) },
-		"after Goexit": func(tw *TimingWheel, f func()) { tw.AfterFunc(d, runtime.Goexit); tw.AfterFunc(d, f) },
+		"extended": func(tw *TimingWheel, f func()) {
+			tw.AfterFunc(time.Millisecond, f).Reset(d)
+		},
+		"nearer":     func(tw *TimingWheel, f func()) { tw.AfterFunc(time.Hour, f).Reset(d) },
+		"from never": func(tw *TimingWheel, f func()) { tw.AfterFunc(math.MaxInt64, f).Reset(d) },
+		"beside never": func(tw *TimingWheel, f func()) {
+			tw.AfterFunc(math.MaxInt64, f)
+			tw.AfterFunc(d, f)
+		},
+		"after Goexit": func(tw *TimingWheel, f func()) {
+			tw.AfterFunc(d, runtime.Goexit)
+			tw.AfterFunc(d, f)
+		},
 		"due at once": func(tw *TimingWheel, f func()) {
 			tw.AfterFunc(d, func() { tw.AfterFunc(0, f); runtime.Goexit() })
 		},

@@ -29,31 +29,43 @@ func TestMisuseIsNamed(t *testing.T) {
 	}{
 		{"timingwheel: WithTick with the non-positive tick 0s", func() { New(WithTick(0)) }},
 		{"timingwheel: WithTick with the non-positive tick -1ns", func() { New(WithTick(-1)) }},
-		{"timingwheel: WithWheelSize with the wheel size 1, which is not between 2 and 65536", func() { New(WithWheelSize(1)) }},
-		{"timingwheel: WithWheelSize with the wheel size -7, which is not between 2 and 65536", func() { New(WithWheelSize(-7)) }},
-		{"timingwheel: WithWheelSize with the wheel size 65537, which is not between 2 and 65536", func() { New(WithWheelSize(1<<16 + 1)) }},
+		{"timingwheel: WithWheelSize with the wheel size 1, which is not between 2 and 65536",
+			func() { New(WithWheelSize(1)) }},
+		{"timingwheel: WithWheelSize with the wheel size -7, which is not between 2 and 65536",
+			func() { New(WithWheelSize(-7)) }},
+		{"timingwheel: WithWheelSize with the wheel size 65537, which is not between 2 and 65536",
+			func() { New(WithWheelSize(1<<16 + 1)) }},
 		{"timingwheel: WithExecutor with a nil executor", func() { New(WithExecutor(nil)) }},
 		{"timingwheel: WithPanicHandler with a nil handler", func() { New(WithPanicHandler(nil)) }},
 		{"timingwheel: New with a nil Option", func() { New(nil) }},
-		{"timingwheel: New with more than one executor", func() { New(WithInline(), WithExecutor(func(f func()) { f() })) }},
-		{"timingwheel: NewTimingWheel with the non-positive tick 0s", func() { NewTimingWheel(0, 20) }},
-		{"timingwheel: NewTimingWheel with the wheel size 1, which is not between 2 and 65536", func() { NewTimingWheel(time.Millisecond, 1) }},
-		{"timingwheel: NewTimingWheel with the wheel size 9223372036854775807, which is not between 2 and 65536", func() { NewTimingWheel(time.Millisecond, math.MaxInt64) }},
+		{"timingwheel: New with more than one executor",
+			func() { New(WithInline(), WithExecutor(func(f func()) { f() })) }},
+		{"timingwheel: NewTimingWheel with the non-positive tick 0s",
+			func() { NewTimingWheel(0, 20) }},
+		{"timingwheel: NewTimingWheel with the wheel size 1, which is not between 2 and 65536",
+			func() { NewTimingWheel(time.Millisecond, 1) }},
+		{"timingwheel: NewTimingWheel with the wheel size 9223372036854775807, " +
+			"which is not between 2 and 65536",
+			func() { NewTimingWheel(time.Millisecond, math.MaxInt64) }},
 
 		{"timingwheel: AfterFunc with a nil callback", func() { tw.AfterFunc(time.Second, nil) }},
 		{"timingwheel: AtFunc with a nil callback", func() { tw.AtFunc(time.Now(), nil) }},
-		{"timingwheel: ScheduleFunc with a nil callback", func() { tw.ScheduleFunc(Every(time.Second), nil) }},
+		{"timingwheel: ScheduleFunc with a nil callback",
+			func() { tw.ScheduleFunc(Every(time.Second), nil) }},
 		{"timingwheel: ScheduleFunc with a nil Scheduler", func() { tw.ScheduleFunc(nil, f) }},
-		{"timingwheel: ScheduleFunc with a nil ScheduleOption", func() { tw.ScheduleFunc(Every(time.Second), f, nil) }},
+		{"timingwheel: ScheduleFunc with a nil ScheduleOption",
+			func() { tw.ScheduleFunc(Every(time.Second), f, nil) }},
 		{"timingwheel: Jitter with the negative duration -1s", func() { Jitter(-time.Second) }},
 		{"timingwheel: Every with the non-positive interval 0s", func() { Every(0) }},
 		{"timingwheel: Every with the non-positive interval -1s", func() { Every(-time.Second) }},
-		{"timingwheel: SkipMissed with the negative grace -1s", func() { SkipMissed(-time.Second) }},
+		{"timingwheel: SkipMissed with the negative grace -1s",
+			func() { SkipMissed(-time.Second) }},
 		{"timingwheel: ScheduleFunc with both SkipWhileRunning and QueueWhileRunning", func() {
 			tw.ScheduleFunc(Every(time.Second), f, SkipWhileRunning(), QueueWhileRunning())
 		}},
 		{"timingwheel: ScheduleFunc with both SkipWhileRunning and QueueWhileRunning", func() {
-			tw.ScheduleFunc(Every(time.Second), f, QueueWhileRunning(), StartNow(), SkipWhileRunning())
+			tw.ScheduleFunc(Every(time.Second), f, QueueWhileRunning(), StartNow(),
+				SkipWhileRunning())
 		}},
 		{"timingwheel: ScheduleFunc with both SkipMissed and RunMissed", func() {
 			tw.ScheduleFunc(Every(time.Second), f, SkipMissed(time.Second), RunMissed())
@@ -61,10 +73,12 @@ func TestMisuseIsNamed(t *testing.T) {
 		{"timingwheel: ScheduleFunc with both SkipMissed and RunMissed", func() {
 			tw.ScheduleFunc(Every(time.Second), f, RunMissed(), SkipMissed(0))
 		}},
-		{"timingwheel: WithSlowCallback with the non-positive limit 0s", func() { WithSlowCallback(0, func(SlowCallback) {}) }},
+		{"timingwheel: WithSlowCallback with the non-positive limit 0s",
+			func() { WithSlowCallback(0, func(SlowCallback) {}) }},
 		{"timingwheel: WithSlowCallback with a nil hook", func() { WithSlowCallback(1, nil) }},
 		{"timingwheel: NewTicker with the non-positive interval 0s", func() { tw.NewTicker(0) }},
-		{"timingwheel: Ticker.Reset with the non-positive interval -1ns", func() { ticker.Reset(-1) }},
+		{"timingwheel: Ticker.Reset with the non-positive interval -1ns",
+			func() { ticker.Reset(-1) }},
 		//lint:ignore SA1012 the misuse under test
 		{"timingwheel: Shutdown with a nil context", func() { tw.Shutdown(nil) }},
 
@@ -87,15 +101,21 @@ func TestMisuseIsNamed(t *testing.T) {
 			other.NewTimer(time.Hour)
 			tw.Init(other.Drain()[0].Timer, f)
 		}},
-		{"timingwheel: Stop of a Timer that was never initialised", func() { (*Timer)(nil).Stop() }},
+		{"timingwheel: Stop of a Timer that was never initialised",
+			func() { (*Timer)(nil).Stop() }},
 		{"timingwheel: Stop of a Timer that was never initialised", func() { new(Timer).Stop() }},
-		{"timingwheel: Reset of a Timer that was never initialised", func() { new(Timer).Reset(time.Second) }},
-		{"timingwheel: ResetAt of a Timer that was never initialised", func() { new(Timer).ResetAt(time.Now()) }},
-		{"timingwheel: Pending of a Timer that was never initialised", func() { new(Timer).Pending() }},
+		{"timingwheel: Reset of a Timer that was never initialised",
+			func() { new(Timer).Reset(time.Second) }},
+		{"timingwheel: ResetAt of a Timer that was never initialised",
+			func() { new(Timer).ResetAt(time.Now()) }},
+		{"timingwheel: Pending of a Timer that was never initialised",
+			func() { new(Timer).Pending() }},
 
 		{"timingwheel: Stop of a copied Timer", func() { copyOf(pendingTimer).Stop() }},
-		{"timingwheel: Reset of a copied Timer", func() { copyOf(pendingTimer).Reset(2 * time.Hour) }},
-		{"timingwheel: ResetAt of a copied Timer", func() { copyOf(pendingTimer).ResetAt(time.Now()) }},
+		{"timingwheel: Reset of a copied Timer",
+			func() { copyOf(pendingTimer).Reset(2 * time.Hour) }},
+		{"timingwheel: ResetAt of a copied Timer",
+			func() { copyOf(pendingTimer).ResetAt(time.Now()) }},
 		{"timingwheel: Pending of a copied Timer", func() { copyOf(pendingTimer).Pending() }},
 		{"timingwheel: Reset of a copied Timer", func() { copyOf(&idleTimer).Reset(time.Hour) }},
 		{"timingwheel: Reset of a copied Timer", func() { copyOf(ended).Reset(time.Hour) }},
@@ -104,17 +124,21 @@ func TestMisuseIsNamed(t *testing.T) {
 
 		{"timingwheel: AfterFunc on a nil TimingWheel", func() { none.AfterFunc(time.Second, f) }},
 		{"timingwheel: AtFunc on a nil TimingWheel", func() { none.AtFunc(time.Now(), f) }},
-		{"timingwheel: ScheduleFunc on a nil TimingWheel", func() { none.ScheduleFunc(Every(time.Second), f) }},
+		{"timingwheel: ScheduleFunc on a nil TimingWheel",
+			func() { none.ScheduleFunc(Every(time.Second), f) }},
 		{"timingwheel: Init on a nil TimingWheel", func() { none.Init(&Timer{}, f) }},
 		{"timingwheel: Start on a nil TimingWheel", func() { none.Start() }},
 		{"timingwheel: Stop on a nil TimingWheel", func() { none.Stop() }},
 		{"timingwheel: Drain on a nil TimingWheel", func() { none.Drain() }},
-		{"timingwheel: Shutdown on a nil TimingWheel", func() { none.Shutdown(context.Background()) }},
+		{"timingwheel: Shutdown on a nil TimingWheel",
+			func() { none.Shutdown(context.Background()) }},
 		{"timingwheel: Len on a nil TimingWheel", func() { none.Len() }},
 		{"timingwheel: Stats on a nil TimingWheel", func() { none.Stats() }},
 		{"timingwheel: Clock on a nil TimingWheel", func() { none.Clock() }},
-		{"timingwheel: AfterFunc on a TimingWheel that New did not make", func() { new(TimingWheel).AfterFunc(time.Second, f) }},
-		{"timingwheel: Stop on a TimingWheel that New did not make", func() { new(TimingWheel).Stop() }},
+		{"timingwheel: AfterFunc on a TimingWheel that New did not make",
+			func() { new(TimingWheel).AfterFunc(time.Second, f) }},
+		{"timingwheel: Stop on a TimingWheel that New did not make",
+			func() { new(TimingWheel).Stop() }},
 	} {
 		t.Run(tc.message, func(t *testing.T) {
 			require.PanicsWithValue(t, tc.message, tc.do)

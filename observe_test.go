@@ -47,10 +47,13 @@ func TestSlowInlineCallback(t *testing.T) {
 		tw.AfterFunc(time.Minute, dawdle)
 		tw.ScheduleFunc(Every(time.Hour), dawdle)
 		pass(t, tw, time.Minute+2*time.Second)
-		require.Equal(t, []SlowCallback{{Name: inThisPackage + "dawdle", For: time.Second}}, log.told(), "while it is at it")
+		require.Equal(t, []SlowCallback{{Name: inThisPackage + "dawdle", For: time.Second}},
+			log.told(), "while it is at it")
 		pass(t, tw, time.Hour+time.Minute)
-		want := []SlowCallback{{Name: inThisPackage + "dawdle", For: time.Second}, {Name: inThisPackage + "dawdle", For: 3 * time.Second, Over: true}}
-		require.Equal(t, append(want, want...), log.told(), "a schedule's by the name of what the caller gave")
+		want := []SlowCallback{{Name: inThisPackage + "dawdle", For: time.Second},
+			{Name: inThisPackage + "dawdle", For: 3 * time.Second, Over: true}}
+		require.Equal(t, append(want, want...), log.told(),
+			"a schedule's by the name of what the caller gave")
 	})
 }
 
@@ -59,12 +62,14 @@ func TestStuckInlineCallback(t *testing.T) {
 	tw := New(WithInline(), WithSlowCallback(time.Millisecond, log.add))
 	release := make(chan struct{})
 	tw.AfterFunc(0, func() { <-release })
-	require.Eventually(t, func() bool { return len(log.told()) == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(log.told()) == 1 }, time.Minute,
+		time.Millisecond)
 	require.False(t, log.told()[0].Over)
 	require.Contains(t, log.told()[0].Name, "TestStuckInlineCallback.func")
 	close(release)
 	require.NoError(t, tw.Shutdown(t.Context()))
-	require.Eventually(t, func() bool { return len(log.told()) == 2 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(log.told()) == 2 }, time.Minute,
+		time.Millisecond)
 	require.True(t, log.told()[1].Over)
 }
 
@@ -78,10 +83,12 @@ func TestSlowExecutor(t *testing.T) {
 				f()
 			}
 		}()
-		tw := New(WithExecutor(func(f func()) { work <- f }), WithSlowCallback(time.Second, log.add), withShards(1))
+		tw := New(WithExecutor(func(f func()) { work <- f }),
+			WithSlowCallback(time.Second, log.add), withShards(1))
 		tw.AfterFunc(time.Millisecond, dawdle)    // begins at once
 		tw.AfterFunc(2*time.Millisecond, exactly) // waits in the channel, for 2.999 s
-		tw.AfterFunc(3*time.Millisecond, exactly) // has the executor wait for the channel, for 2.998 s
+		// The executor waits for the channel for 2.998 s.
+		tw.AfterFunc(3*time.Millisecond, exactly)
 		pass(t, tw, time.Minute)
 		name := inThisPackage + "exactly"
 		require.Equal(t, []SlowCallback{
@@ -102,7 +109,8 @@ func TestSlowGoroutine(t *testing.T) {
 		var log slowLog
 		tw := New(WithSlowCallback(time.Second, log.add))
 		name := inThisPackage + "dawdle"
-		slow := []SlowCallback{{Name: name, Alone: true, For: time.Second}, {Name: name, Alone: true, For: 3 * time.Second, Over: true}}
+		slow := []SlowCallback{{Name: name, Alone: true, For: time.Second},
+			{Name: name, Alone: true, For: 3 * time.Second, Over: true}}
 		tw.AfterFunc(0, dawdle)
 		tw.AfterFunc(500*time.Millisecond, exactly)
 		pass(t, tw, 2*time.Second)
@@ -188,23 +196,28 @@ func TestSlowWatchHammer(t *testing.T) {
 		}
 	}), func(c *config) { watch = c.slow })
 	for i := range 5000 {
-		tw.AfterFunc(time.Duration(i)*5*time.Microsecond, func() { time.Sleep(time.Duration(i%400) * time.Microsecond) })
+		tw.AfterFunc(time.Duration(i)*5*time.Microsecond,
+			func() { time.Sleep(time.Duration(i%400) * time.Microsecond) })
 	}
 	require.Eventually(t, func() bool { return tw.Len() == 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, tw.Shutdown(t.Context()))
-	require.Eventually(t, func() bool { return reached.Load() == over.Load() }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return reached.Load() == over.Load() }, time.Minute,
+		time.Millisecond)
 	require.Positive(t, over.Load())
 	require.Nil(t, watch.first)
 
 }
 
-// An executor that was slow to take a callback has taken it, though the hook panics when told:
+// An executor that was slow to take a callback has taken it, although the hook then panics:
 // Shutdown waits for the callback.
 func TestHookPanicsAboutATakenCallback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		recovered := 0
 		tw := New(
-			WithExecutor(func(f func()) { time.Sleep(2 * time.Second); time.AfterFunc(time.Minute, f) }),
+			WithExecutor(func(f func()) {
+				time.Sleep(2 * time.Second)
+				time.AfterFunc(time.Minute, f)
+			}),
 			WithPanicHandler(func(any, []byte) { recovered++ }),
 			WithSlowCallback(time.Second, func(c SlowCallback) {
 				if c.Over && !c.Waited {
@@ -223,8 +236,8 @@ func TestHookPanicsAboutATakenCallback(t *testing.T) {
 	})
 }
 
-// An executor that recovers from panics gets one from the hook: the callback is counted as
-// returned all the same, and Shutdown does not wait for it for ever.
+// An executor that recovers from panics gets one from the hook: the callback is counted as returned
+// all the same, and Shutdown does not wait for it forever.
 func TestSlowHookPanicsInARecoveringExecutor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		work, recovered := make(chan func(), 10), 0
@@ -240,7 +253,8 @@ func TestSlowHookPanicsInARecoveringExecutor(t *testing.T) {
 				}()
 			}
 		}()
-		tw := New(WithExecutor(func(f func()) { work <- f }), WithSlowCallback(time.Second, func(SlowCallback) { panic("hook") }))
+		tw := New(WithExecutor(func(f func()) { work <- f }),
+			WithSlowCallback(time.Second, func(SlowCallback) { panic("hook") }))
 		tw.AfterFunc(time.Millisecond, dawdle)
 		tw.AfterFunc(time.Millisecond, func() { t.Error("the hook has panicked before") })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -281,7 +295,8 @@ func TestOnlyTheCallersCallbacksAreObserved(t *testing.T) {
 				tw.AfterFunc(0, f)
 				tw.AfterFunc(time.Millisecond, f)
 				tw.AtFunc(time.Now().Round(0).Add(time.Millisecond), f)
-				for _, opts := range [][]ScheduleOption{nil, {SkipWhileRunning()}, {QueueWhileRunning(), StartNow()}} {
+				for _, opts := range [][]ScheduleOption{nil, {SkipWhileRunning()},
+					{QueueWhileRunning(), StartNow()}} {
 					tw.ScheduleFunc(Every(time.Millisecond), f, opts...)
 					tw.ScheduleFunc(cron, f, opts...)
 				}
@@ -308,7 +323,8 @@ func TestTraceOfRuns(t *testing.T) {
 		t.Skip("another trace is being taken: ", err)
 	}
 	var ran atomic.Int64
-	x := tw.ScheduleFunc(Every(time.Millisecond), func() { ran.Add(1); time.Sleep(2 * time.Millisecond) }, QueueWhileRunning())
+	x := tw.ScheduleFunc(Every(time.Millisecond),
+		func() { ran.Add(1); time.Sleep(2 * time.Millisecond) }, QueueWhileRunning())
 	require.Eventually(t, func() bool { return ran.Load() >= 3 }, time.Minute, time.Millisecond)
 	x.Stop()
 	require.NoError(t, tw.Shutdown(t.Context()))
@@ -339,8 +355,8 @@ func regions(t *testing.T, in io.Reader, prefix string) map[string]int {
 	}
 }
 
-// TestTrace reads an execution trace back: the driver's regions, callbacks by name, and how
-// late the alarm was. Without a trace being taken there is nothing to pay.
+// TestTrace reads an execution trace back: the driver's regions, callbacks by name, and how late
+// the alarm was. Without a trace nothing is allocated.
 func TestTrace(t *testing.T) {
 	tw := New(WithInline(), WithWheelSize(2))
 	tw.AfterFunc(0, func() {})
@@ -348,7 +364,7 @@ func TestTrace(t *testing.T) {
 
 	var out bytes.Buffer
 	if err := trace.Start(&out); err != nil {
-		t.Skip("somebody else takes a trace: ", err)
+		t.Skip("another trace is being taken: ", err)
 	}
 	done := make(chan struct{})
 	tw.AfterFunc(20*time.Millisecond, func() { close(done) }) // by way of several wheels
@@ -377,7 +393,8 @@ func TestTrace(t *testing.T) {
 			logs += e.Log().Message + "\n"
 		}
 	}
-	for _, name := range []string{"timingwheel: driver", "timingwheel: flush what is due", "timingwheel: reinsert ahead"} {
+	for _, name := range []string{"timingwheel: driver", "timingwheel: flush what is due",
+		"timingwheel: reinsert ahead"} {
 		require.Positive(t, regions[name], "%v", regions)
 	}
 	callbacks := 0

@@ -16,20 +16,23 @@ import (
 func FuzzTimingWheel(f *testing.F) {
 	f.Add(uint8(1), uint8(2), []byte{0, 5, 200, 0, 40, 6, 90, 3, 0, 12, 6, 255, 4, 1, 6, 3})
 	f.Add(uint8(3), uint8(12), []byte{1, 200, 1, 144, 6, 48, 7, 8, 5, 0, 1, 3, 6, 200})
-	f.Add(uint8(9), uint8(7), []byte("the quick brown fox jumps over the lazy dog, twice and thrice"))
-	f.Add(uint8(250), uint8(250), []byte("Sphinx of black quartz, judge my vow; and again, and yet again!"))
+	f.Add(uint8(9), uint8(7),
+		[]byte("the quick brown fox jumps over the lazy dog, twice and thrice"))
+	f.Add(uint8(250), uint8(250),
+		[]byte("Sphinx of black quartz, judge my vow; and again, and yet again!"))
 	f.Fuzz(func(t *testing.T, tick, size uint8, program []byte) {
 		bubble(t, func(t *testing.T) {
-			o := &oracle{t: t, tick: time.Duration(tick)*time.Duration(tick)*10*time.Microsecond + 1}
-			o.tw = New(WithTick(o.tick), WithWheelSize(int(size)+2), WithInline(), withShards(1+int(tick)%4))
+			o := &oracle{t: t,
+				tick: time.Duration(tick)*time.Duration(tick)*10*time.Microsecond + 1}
+			o.tw = New(WithTick(o.tick), WithWheelSize(int(size)+2), WithInline(),
+				withShards(1+int(tick)%4))
 			next := func() (n int64) {
 				if len(program) > 0 {
 					n, program = int64(program[0]), program[1:]
 				}
 				return n
 			}
-			// A duration is a few nanoseconds, ticks or laps, give or take one,
-			// or as good as for ever.
+			// A duration is a few nanoseconds, ticks or laps, give or take one, or almost endless.
 			duration := func() time.Duration {
 				n := next()
 				d := time.Duration(n >> 3)
@@ -167,7 +170,8 @@ func (o *oracle) check(now time.Duration) {
 func TestTickOf(t *testing.T) {
 	for _, tc := range []struct{ tick, deadline, want int64 }{
 		{1, 0, 0}, {1, 1, 1}, {10, 0, 0}, {10, 1, 1}, {10, 9, 1}, {10, 10, 1}, {10, 11, 2},
-		{7, never, (never + 6) / 7}, {1, never, never}, {math.MaxInt64, 1, 1}, {math.MaxInt64, never, 1},
+		{7, never, (never + 6) / 7}, {1, never, never}, {math.MaxInt64, 1, 1},
+		{math.MaxInt64, never, 1},
 	} {
 		tw := &clock{tick: tc.tick}
 		require.Equal(t, tc.want, tw.tickOf(tc.deadline), "%+v", tc)

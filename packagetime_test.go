@@ -21,7 +21,8 @@ func TestClocks(t *testing.T) {
 				}
 				start := time.Now()
 				var fired []time.Duration
-				timer := clock.AfterFunc(time.Second, func() { fired = append(fired, time.Since(start)) })
+				timer := clock.AfterFunc(time.Second,
+					func() { fired = append(fired, time.Since(start)) })
 				require.True(t, timer.Reset(2*time.Second))
 				require.True(t, timer.Stop())
 				require.False(t, timer.Stop())
@@ -46,9 +47,12 @@ func TestClockCostsNothing(t *testing.T) {
 	defer tw.Stop()
 	f := func() {}
 	for name, calls := range map[string][2]func(){
-		"a wheel":      {func() { tw.AfterFunc(time.Hour, f).Stop() }, func() { tw.Clock().AfterFunc(time.Hour, f).Stop() }},
-		"package time": {func() { time.AfterFunc(time.Hour, f).Stop() }, func() { PackageTime().AfterFunc(time.Hour, f).Stop() }},
+		"a wheel": {func() { tw.AfterFunc(time.Hour, f).Stop() },
+			func() { tw.Clock().AfterFunc(time.Hour, f).Stop() }},
+		"package time": {func() { time.AfterFunc(time.Hour, f).Stop() },
+			func() { PackageTime().AfterFunc(time.Hour, f).Stop() }},
 	} {
-		require.Equal(t, testing.AllocsPerRun(100, calls[0]), testing.AllocsPerRun(100, calls[1]), name)
+		require.Equal(t, testing.AllocsPerRun(100, calls[0]), testing.AllocsPerRun(100, calls[1]),
+			name)
 	}
 }

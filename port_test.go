@@ -48,13 +48,14 @@ func (p *portProgram) run() (stopped, late *timingwheel.Timer) {
 	}
 	var s timingwheel.Scheduler = &everyScheduler{time.Second}
 	late = p.tw.ScheduleFunc(s, func() { p.runs.Add(1) })
-	p.tw.ScheduleFunc(&timesScheduler{intervals: []time.Duration{time.Second, 2 * time.Second}}, func() { p.runs.Add(1000) })
+	p.tw.ScheduleFunc(&timesScheduler{intervals: []time.Duration{time.Second, 2 * time.Second}},
+		func() { p.runs.Add(1000) })
 	return stopped, late
 }
 
-// TestSchedulesOfThePortRunAll is what the port's own test of ScheduleFunc does: it waits for
-// each run, so it waits for ever if runs that a late driver has missed become one. Here the
-// wheel starts late.
+// TestSchedulesOfThePortRunAll is what the port's own test of ScheduleFunc does: it waits for each
+// run, so it waits forever if runs that a late driver has missed become one. Here the wheel starts
+// late.
 func TestSchedulesOfThePortRunAll(t *testing.T) {
 	ms := time.Millisecond
 	intervals := []time.Duration{ms, 5 * ms, 10 * ms, 50 * ms, 100 * ms, 500 * ms, time.Second}
@@ -86,13 +87,14 @@ func TestSchedulesOfThePortRunAll(t *testing.T) {
 	}
 }
 
-// TestSkipMissedOverridesThePort: what a schedule asks for comes before the wheel's default.
+// TestSkipMissedOverridesThePort: a schedule's option overrides the wheel's default.
 func TestSkipMissedOverridesThePort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tw := timingwheel.NewTimingWheel(time.Millisecond, 20)
 		defer tw.Stop()
 		var runs atomic.Int32
-		tw.ScheduleFunc(timingwheel.Every(time.Second), func() { runs.Add(1) }, timingwheel.SkipMissed(0))
+		tw.ScheduleFunc(timingwheel.Every(time.Second), func() { runs.Add(1) },
+			timingwheel.SkipMissed(0))
 		time.Sleep(9500 * time.Millisecond)
 		tw.Start()
 		synctest.Wait()

@@ -39,15 +39,21 @@ func TestScheduleRuns(t *testing.T) {
 		want []time.Duration // of the first runs
 	}{
 		{"every second", Every(time.Second), []time.Duration{1000 * ms, 2000 * ms, 3000 * ms}},
-		{"no drift between ticks", Every(1500 * time.Microsecond), []time.Duration{2 * ms, 3 * ms, 5 * ms, 6 * ms, 8 * ms}},
-		{"below the tick: once a tick", Every(100 * time.Microsecond), []time.Duration{1 * ms, 2 * ms, 3 * ms, 4 * ms}},
+		{"no drift between ticks", Every(1500 * time.Microsecond),
+			[]time.Duration{2 * ms, 3 * ms, 5 * ms, 6 * ms, 8 * ms}},
+		{"below the tick: once a tick", Every(100 * time.Microsecond),
+			[]time.Duration{1 * ms, 2 * ms, 3 * ms, 4 * ms}},
 		{"one nanosecond", Every(1), []time.Duration{1 * ms, 2 * ms, 3 * ms, 4 * ms}},
 		{"an hour", Every(time.Hour), []time.Duration{time.Hour, 2 * time.Hour}},
 		{"never", Every(math.MaxInt64), nil},
-		{"wall, every second", everyWall(time.Second), []time.Duration{1000 * ms, 2000 * ms, 3000 * ms}},
-		{"wall, between ticks", everyWall(1500 * time.Microsecond), []time.Duration{2 * ms, 3 * ms, 5 * ms, 6 * ms}},
-		{"wall, below the tick", everyWall(100 * time.Microsecond), []time.Duration{1 * ms, 2 * ms, 3 * ms}},
-		{"wall, 90 minutes", everyWall(90 * time.Minute), []time.Duration{90 * time.Minute, 180 * time.Minute}},
+		{"wall, every second", everyWall(time.Second),
+			[]time.Duration{1000 * ms, 2000 * ms, 3000 * ms}},
+		{"wall, between ticks", everyWall(1500 * time.Microsecond),
+			[]time.Duration{2 * ms, 3 * ms, 5 * ms, 6 * ms}},
+		{"wall, below the tick", everyWall(100 * time.Microsecond),
+			[]time.Duration{1 * ms, 2 * ms, 3 * ms}},
+		{"wall, 90 minutes", everyWall(90 * time.Minute),
+			[]time.Duration{90 * time.Minute, 180 * time.Minute}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -170,7 +176,8 @@ func TestStopDuringARun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New()
 		r := newRecorder()
-		x := tw.ScheduleFunc(Every(time.Second), func() { r.hit(); time.Sleep(time.Minute) }, SkipWhileRunning())
+		x := tw.ScheduleFunc(Every(time.Second), func() { r.hit(); time.Sleep(time.Minute) },
+			SkipWhileRunning())
 		pass(t, tw, 1500*time.Millisecond)
 		require.True(t, x.Stop(), "alive while a run is in progress")
 		pass(t, tw, time.Hour)
@@ -217,11 +224,16 @@ func TestActsDuringNext(t *testing.T) {
 		runs  []time.Duration
 		stats Counters
 	}{
-		{"Stop", func(_ *TimingWheel, x *Timer) bool { return x.Stop() }, nil, Counters{Started: 1, Stopped: 1}},
-		{"Reset", func(_ *TimingWheel, x *Timer) bool { return x.Reset(10 * time.Second) }, []time.Duration{11 * time.Second}, Counters{Started: 1, Fired: 1}},
-		{"Reset to zero", func(_ *TimingWheel, x *Timer) bool { return x.Reset(0) }, []time.Duration{time.Second}, Counters{Started: 1, Fired: 1}},
-		{"the wheel's Stop", func(tw *TimingWheel, _ *Timer) bool { tw.Stop(); return true }, nil, Counters{Started: 1, Dropped: 1}},
-		{"Drain", func(tw *TimingWheel, _ *Timer) bool { return len(tw.Drain()) == 1 }, nil, Counters{Started: 1, Dropped: 1}},
+		{"Stop", func(_ *TimingWheel, x *Timer) bool { return x.Stop() }, nil,
+			Counters{Started: 1, Stopped: 1}},
+		{"Reset", func(_ *TimingWheel, x *Timer) bool { return x.Reset(10 * time.Second) },
+			[]time.Duration{11 * time.Second}, Counters{Started: 1, Fired: 1}},
+		{"Reset to zero", func(_ *TimingWheel, x *Timer) bool { return x.Reset(0) },
+			[]time.Duration{time.Second}, Counters{Started: 1, Fired: 1}},
+		{"the wheel's Stop", func(tw *TimingWheel, _ *Timer) bool { tw.Stop(); return true }, nil,
+			Counters{Started: 1, Dropped: 1}},
+		{"Drain", func(tw *TimingWheel, _ *Timer) bool { return len(tw.Drain()) == 1 }, nil,
+			Counters{Started: 1, Dropped: 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -242,7 +254,8 @@ func TestActsDuringNext(t *testing.T) {
 				pass(t, tw, time.Hour)
 				require.Equal(t, tc.runs, r.at)
 				s := tw.Stats()
-				require.Equal(t, tc.stats, Counters{Started: s.Started, Fired: s.Fired, Stopped: s.Stopped, Dropped: s.Dropped})
+				require.Equal(t, tc.stats, Counters{Started: s.Started, Fired: s.Fired,
+					Stopped: s.Stopped, Dropped: s.Dropped})
 			})
 		})
 	}
@@ -260,7 +273,8 @@ func TestResetMovesTheNextRun(t *testing.T) {
 			pass(t, tw, 180*time.Second)
 			require.True(t, x.Reset(0))
 			pass(t, tw, 0)
-			require.Equal(t, []time.Duration{10 * time.Second, 70 * time.Second, 195 * time.Second, 255 * time.Second, 255 * time.Second}, r.at)
+			require.Equal(t, []time.Duration{10 * time.Second, 70 * time.Second, 195 * time.Second,
+				255 * time.Second, 255 * time.Second}, r.at)
 		})
 	}
 }
@@ -336,12 +350,14 @@ func TestMissedRuns(t *testing.T) {
 		{"become one", nil, 2, time.Second},
 		{"are all run", []ScheduleOption{RunMissed()}, 3601, time.Second},
 		{"are skipped", []ScheduleOption{SkipMissed(50 * time.Millisecond)}, 1, time.Second},
-		{"are skipped but for the last, within grace", []ScheduleOption{SkipMissed(500 * time.Millisecond)}, 2, time.Second},
+		{"are skipped but for the last, within grace",
+			[]ScheduleOption{SkipMissed(500 * time.Millisecond)}, 2, time.Second},
 	} {
 		for _, s := range []Scheduler{Every(time.Second), everyFull(time.Second)} {
 			t.Run(fmt.Sprintf("%s/%T", tc.name, s), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					tw := New(WithInline(), WithWheelSize(4096)) // one level: the alarm is set for the run itself
+					// One level: the alarm is set for the run itself.
+					tw := New(WithInline(), WithWheelSize(4096))
 					wall := tw.withWall()
 					r := newRecorder()
 					tw.ScheduleFunc(s, r.hit, tc.opts...)
@@ -406,10 +422,12 @@ func TestWallClock(t *testing.T) {
 				pass(t, tw, 30*time.Second)
 				wall.offset = tc.step
 				pass(t, tw, 14*time.Minute)
-				require.Equal(t, []time.Duration{10 * time.Minute, 10 * time.Minute}, mono.at, "durations are monotonic")
+				require.Equal(t, []time.Duration{10 * time.Minute, 10 * time.Minute}, mono.at,
+					"durations are monotonic")
 				require.Equal(t, []time.Duration{tc.want}, walls.at)
 				require.Equal(t, tc.want, schedule.at[0])
-				require.LessOrEqual(t, tc.want, max(10*time.Minute-tc.step, time.Minute), "noticed within a minute")
+				require.LessOrEqual(t, tc.want, max(10*time.Minute-tc.step, time.Minute),
+					"noticed within a minute")
 			})
 		})
 	}
@@ -548,7 +566,8 @@ func TestResetToZeroKeepsTheRhythm(t *testing.T) {
 		require.True(t, x.Reset(0))
 		tw.Start()
 		pass(t, tw, 2*time.Hour)
-		require.Equal(t, []time.Duration{30 * time.Minute, 90 * time.Minute, 150 * time.Minute}, r.at)
+		require.Equal(t, []time.Duration{30 * time.Minute, 90 * time.Minute, 150 * time.Minute},
+			r.at)
 	})
 }
 
@@ -659,7 +678,8 @@ func TestWaitingRunsEndWithTheWheel(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New()
 		runs := 0
-		tw.ScheduleFunc(Every(time.Second), func() { runs++; time.Sleep(time.Hour) }, QueueWhileRunning())
+		tw.ScheduleFunc(Every(time.Second), func() { runs++; time.Sleep(time.Hour) },
+			QueueWhileRunning())
 		pass(t, tw, 30*time.Minute)
 		require.NoError(t, tw.Shutdown(t.Context()))
 		require.Equal(t, 1, runs)
@@ -742,10 +762,14 @@ func TestScheduleIsOfItsSizeClass(t *testing.T) {
 // TestScheduleThatNeverComes is inert from the beginning and known by it.
 func TestScheduleThatNeverComes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		for _, opts := range [][]ScheduleOption{nil, {Jitter(time.Hour)}, {RunMissed(), QueueWhileRunning()}} {
+		for _, opts := range [][]ScheduleOption{nil, {Jitter(time.Hour)},
+			{RunMissed(), QueueWhileRunning()}} {
 			tw := New()
 			calls := 0
-			x := tw.ScheduleFunc(nextFunc(func(time.Time) time.Time { calls++; return time.Time{} }), func() { t.Error("ran") }, opts...)
+			x := tw.ScheduleFunc(nextFunc(func(time.Time) time.Time {
+				calls++
+				return time.Time{}
+			}), func() { t.Error("ran") }, opts...)
 			require.False(t, x.Pending())
 			require.False(t, x.Reset(time.Second))
 			require.False(t, x.ResetAt(time.Now()))
@@ -770,19 +794,34 @@ func TestWallClockStepsOverRuns(t *testing.T) {
 		opts  []ScheduleOption
 		want  []time.Duration // runs of the first hour, monotonic
 	}{
-		{"back: no run takes place twice", back, nil, []time.Duration{10 * m, 20 * m, 45 * m, 55 * m}},
-		{"back, skip", back, []ScheduleOption{SkipMissed(0)}, []time.Duration{10 * m, 20 * m, 45 * m, 55 * m}},
-		{"back, run", back, []ScheduleOption{RunMissed()}, []time.Duration{10 * m, 20 * m, 45 * m, 55 * m}},
-		{"back, started now", back, []ScheduleOption{StartNow()}, []time.Duration{0, 10 * m, 20 * m, 45 * m, 55 * m}},
+		{"back: no run takes place twice", back, nil,
+			[]time.Duration{10 * m, 20 * m, 45 * m, 55 * m}},
+		{"back, skip", back, []ScheduleOption{SkipMissed(0)},
+			[]time.Duration{10 * m, 20 * m, 45 * m, 55 * m}},
+		{"back, run", back, []ScheduleOption{RunMissed()},
+			[]time.Duration{10 * m, 20 * m, 45 * m, 55 * m}},
+		{"back, started now", back, []ScheduleOption{StartNow()},
+			[]time.Duration{0, 10 * m, 20 * m, 45 * m, 55 * m}},
 		// The wall clock says 0:43:01 at 5:01; the next look is at 6:00.
-		{"forward: four runs become one", forward, nil, []time.Duration{6 * m, 12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
-		{"forward, run", forward, []ScheduleOption{RunMissed()}, []time.Duration{6 * m, 6 * m, 6 * m, 6 * m, 12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
-		{"forward, skip", forward, []ScheduleOption{SkipMissed(m)}, []time.Duration{12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
-		{"forward, skip but for the last", forward, []ScheduleOption{SkipMissed(5 * m)}, []time.Duration{6 * m, 12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
-		{"forward, started now", forward, []ScheduleOption{StartNow()}, []time.Duration{0, 6 * m, 12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
-		{"forward and back before anybody looked", []step{{5*m + 1, 24 * time.Hour}, {6*m - 1, -24 * time.Hour}}, nil, []time.Duration{10 * m, 20 * m, 30 * m, 40 * m, 50 * m, 60 * m}},
-		{"forward and back: silence until the time of the next", []step{{5*m + 1, 24 * time.Hour}, {7 * m, -24 * time.Hour}}, nil, []time.Duration{6 * m}},
-		{"back and forward again", []step{{5*m + 1, -24 * time.Hour}, {7 * m, 24 * time.Hour}}, nil, []time.Duration{10 * m, 20 * m, 30 * m, 40 * m, 50 * m, 60 * m}},
+		{"forward: four runs become one", forward, nil,
+			[]time.Duration{6 * m, 12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
+		{"forward, run", forward, []ScheduleOption{RunMissed()},
+			[]time.Duration{6 * m, 6 * m, 6 * m, 6 * m, 12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
+		{"forward, skip", forward, []ScheduleOption{SkipMissed(m)},
+			[]time.Duration{12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
+		{"forward, skip but for the last", forward, []ScheduleOption{SkipMissed(5 * m)},
+			[]time.Duration{6 * m, 12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
+		{"forward, started now", forward, []ScheduleOption{StartNow()},
+			[]time.Duration{0, 6 * m, 12 * m, 22 * m, 32 * m, 42 * m, 52 * m}},
+		{"forward and back between two looks",
+			[]step{{5*m + 1, 24 * time.Hour}, {6*m - 1, -24 * time.Hour}}, nil,
+			[]time.Duration{10 * m, 20 * m, 30 * m, 40 * m, 50 * m, 60 * m}},
+		{"forward and back: silence until the time of the next",
+			[]step{{5*m + 1, 24 * time.Hour}, {7 * m, -24 * time.Hour}}, nil,
+			[]time.Duration{6 * m}},
+		{"back and forward again",
+			[]step{{5*m + 1, -24 * time.Hour}, {7 * m, 24 * time.Hour}}, nil,
+			[]time.Duration{10 * m, 20 * m, 30 * m, 40 * m, 50 * m, 60 * m}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -798,7 +837,8 @@ func TestWallClockStepsOverRuns(t *testing.T) {
 				}
 				pass(t, tw, 60*m-time.Since(mono.start))
 				require.Equal(t, tc.want, walls.at)
-				require.Equal(t, []time.Duration{10 * m, 20 * m, 30 * m, 40 * m, 50 * m, 60 * m}, mono.at)
+				require.Equal(t, []time.Duration{10 * m, 20 * m, 30 * m, 40 * m, 50 * m, 60 * m},
+					mono.at)
 				require.Len(t, at.at, 1)
 				i := slices.IndexFunc(tc.want, func(d time.Duration) bool { return d > 0 })
 				if tc.name != "forward, skip" {
@@ -814,7 +854,8 @@ func TestWallClockStepsOverRuns(t *testing.T) {
 // at once by any clock, and the second follows the stepped one.
 func TestWallClockStepsUnderJitter(t *testing.T) {
 	const m, jitter = time.Minute, 3 * time.Minute
-	for _, by := range []time.Duration{-24 * time.Hour, -15 * m, -m, 2 * m, 45 * m, 24 * time.Hour} {
+	for _, by := range []time.Duration{-24 * time.Hour, -15 * m, -m, 2 * m, 45 * m,
+		24 * time.Hour} {
 		for _, startNow := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v/%t", by, startNow), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
@@ -844,7 +885,8 @@ func TestWallClockStepsUnderJitter(t *testing.T) {
 							require.LessOrEqual(t, r.at[1], 15*m+jitter, "whatever was lost or won")
 							walls = walls[1:]
 						case by > 0:
-							require.False(t, walls[0].After(stepped.Add(max(m, 5*m+jitter-by))), "noticed within a minute")
+							require.False(t, walls[0].After(stepped.Add(max(m, 5*m+jitter-by))),
+								"noticed within a minute")
 							walls = walls[1:] // at whatever place it was noticed
 						}
 						require.GreaterOrEqual(t, len(walls), 17)
@@ -862,9 +904,9 @@ func TestWallClockStepsUnderJitter(t *testing.T) {
 	}
 }
 
-// TestSuspend for 35 minutes, noticed within one: where the monotonic clock stands
-// meanwhile, as on Linux, Every knows nothing of it; where it goes on, as in a process
-// that was stopped, it follows its policy like the others.
+// TestSuspend for 35 minutes, noticed within one: where the monotonic clock stands meanwhile, as on
+// Linux, Every does not notice it; where it goes on, as in a process that was stopped, it follows
+// its policy like the others.
 func TestSuspend(t *testing.T) {
 	const m, gap = time.Minute, 35 * time.Minute
 	for _, tc := range []struct {
@@ -882,7 +924,8 @@ func TestSuspend(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					tw := New(WithInline())
 					wall := tw.withWall()
-					at, walls, started, mono := newRecorder(), newRecorder(), newRecorder(), newRecorder()
+					at, walls := newRecorder(), newRecorder()
+					started, mono := newRecorder(), newRecorder()
 					tw.AtFunc(time.Now().Round(0).Add(10*m), at.hit)
 					tw.ScheduleFunc(everyFull(10*m), walls.hit, tc.opts...)
 					tw.ScheduleFunc(everyFull(10*m), started.hit, append(tc.opts, StartNow())...)

@@ -18,7 +18,8 @@ import (
 func TestJitter(t *testing.T) {
 	const runs, period, jitter = 10_000, time.Second, 300 * time.Millisecond
 	for _, s := range []Scheduler{Every(period), everyWall(period), everyFull(period)} {
-		for _, opts := range [][]ScheduleOption{nil, {RunMissed()}, {SkipMissed(10 * time.Millisecond)}} {
+		for _, opts := range [][]ScheduleOption{nil, {RunMissed()},
+			{SkipMissed(10 * time.Millisecond)}} {
 			t.Run(fmt.Sprintf("%T/%d options", s, len(opts)), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					tw := New(WithInline())
@@ -54,7 +55,8 @@ func TestNoJitter(t *testing.T) {
 			})
 		}
 	}
-	require.PanicsWithValue(t, "timingwheel: Jitter with the negative duration -1ns", func() { Jitter(-1) })
+	require.PanicsWithValue(t, "timingwheel: Jitter with the negative duration -1ns",
+		func() { Jitter(-1) })
 }
 
 // TestJitterBeyondThePeriod: the delays alone would have runs overtake each other.
@@ -84,8 +86,9 @@ func TestJitterBeyondThePeriod(t *testing.T) {
 					pass(t, tw, end)
 					require.True(t, slices.IsSorted(r.at))
 					if !tc.all {
-						require.Len(t, slices.Compact(slices.Clone(r.at)), len(r.at), "what comes together is one")
-						// The longest gap is when a run is put off by ten seconds and the next as well.
+						require.Len(t, slices.Compact(slices.Clone(r.at)), len(r.at),
+							"what comes together is one")
+						// The gap is longest if two runs in a row are delayed by ten seconds.
 						require.Greater(t, len(r.at), int(end/(jitter+period)))
 						require.Less(t, len(r.at), int(end/period))
 						return
@@ -261,7 +264,8 @@ func TestDrainTellsJitter(t *testing.T) {
 func TestStartNow(t *testing.T) {
 	const ms = time.Millisecond
 	for _, e := range executors {
-		for _, s := range []Scheduler{Every(1500 * time.Microsecond), everyWall(1500 * time.Microsecond)} {
+		for _, s := range []Scheduler{Every(1500 * time.Microsecond),
+			everyWall(1500 * time.Microsecond)} {
 			t.Run(fmt.Sprintf("%s/%T", e.name, s), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					tw := New(e.opts()...)
@@ -277,7 +281,8 @@ func TestStartNow(t *testing.T) {
 					require.True(t, x.Pending())
 					pass(t, tw, 10*ms)
 					require.True(t, x.Stop())
-					for _, at := range []time.Duration{2 * ms, 4 * ms, 5 * ms, 7 * ms, 8 * ms, 10 * ms} {
+					for _, at := range []time.Duration{2 * ms, 4 * ms, 5 * ms, 7 * ms, 8 * ms,
+						10 * ms} {
 						require.Equal(t, at, <-runs)
 					}
 					require.Empty(t, runs)
@@ -344,7 +349,8 @@ func TestStartNowKeepsTheRhythm(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				tw := New(WithInline())
 				r := newRecorder()
-				tw.ScheduleFunc(s, r.hit, StartNow(), Jitter(jitter), SkipMissed(10*time.Millisecond))
+				tw.ScheduleFunc(s, r.hit, StartNow(), Jitter(jitter),
+					SkipMissed(10*time.Millisecond))
 				pass(t, tw, (runs-1)*period+jitter)
 				require.Len(t, r.at, runs)
 				for i, at := range r.at {

@@ -34,7 +34,8 @@ func TestStatsCount(t *testing.T) {
 		require.True(t, pushed.Reset(200*time.Millisecond))
 		pass(t, tw, 150*time.Millisecond)
 		s := tw.Stats()
-		require.Equal(t, Counters{Pending: 2, Started: 5, Fired: 2, Stopped: 1, Reinserted: 1, Extended: 1}, s.Counters)
+		require.Equal(t, Counters{Pending: 2, Started: 5, Fired: 2, Stopped: 1, Reinserted: 1,
+			Extended: 1}, s.Counters)
 		require.False(t, fires.Pending() || moves.Pending())
 		require.Equal(t, s.Pending, int64(tw.Len()))
 
@@ -91,7 +92,7 @@ func TestStatsExtension(t *testing.T) {
 	})
 }
 
-// TestStatsExtensionOfTheDue: one that is pushed on while it waits for the driver.
+// TestStatsExtensionOfTheDue: a timer is extended while it waits for the driver.
 func TestStatsExtensionOfTheDue(t *testing.T) {
 	tw := NewTimingWheel(time.Millisecond, 20)
 	done := make(chan struct{})
@@ -103,7 +104,7 @@ func TestStatsExtensionOfTheDue(t *testing.T) {
 	require.NoError(t, tw.Shutdown(t.Context()))
 }
 
-// TestStatsWakeups: those that find nothing are told apart.
+// TestStatsWakeups: wake-ups that find nothing are counted separately.
 func TestStatsWakeups(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		tw := New()
@@ -125,7 +126,8 @@ func TestStatsLateness(t *testing.T) {
 		// The first of a piece of work and every eighth after it are samples: numbers 0
 		// and 8, which wait for 0 and 8 others of 5 ms each, and a tick's rounding.
 		for range 10 {
-			tw.AfterFunc(10*time.Millisecond-100*time.Microsecond, func() { time.Sleep(5 * time.Millisecond) })
+			tw.AfterFunc(10*time.Millisecond-100*time.Microsecond,
+				func() { time.Sleep(5 * time.Millisecond) })
 		}
 		pass(t, tw, time.Second)
 		l := tw.Stats().Lateness
@@ -150,7 +152,8 @@ func TestCallbackLateness(t *testing.T) {
 		}()
 		tw := New(WithExecutor(func(f func()) { work <- f }), withShards(1))
 		for range 41 { // numbers 0, 8, 16, 24, 32 and 40 are samples
-			tw.AfterFunc(10*time.Millisecond-100*time.Microsecond, func() { time.Sleep(5 * time.Second) })
+			tw.AfterFunc(10*time.Millisecond-100*time.Microsecond,
+				func() { time.Sleep(5 * time.Second) })
 		}
 		pass(t, tw, 100*time.Second)
 		s := tw.Stats()
@@ -201,13 +204,19 @@ func TestLatenessBesideCallbacks(t *testing.T) {
 // TestLatenessOfEveryKind: whatever fires is sampled.
 func TestLatenessOfEveryKind(t *testing.T) {
 	for name, start := range map[string]func(tw *TimingWheel){
-		"AfterFunc":      func(tw *TimingWheel) { tw.AfterFunc(time.Second, func() {}) },
-		"AtFunc":         func(tw *TimingWheel) { tw.AtFunc(time.Now().Add(time.Second), func() {}) },
-		"at a wall time": func(tw *TimingWheel) { tw.AtFunc(time.Now().Round(0).Add(time.Second), func() {}) },
-		"Every":          func(tw *TimingWheel) { tw.ScheduleFunc(Every(time.Second), func() {}) },
-		"NewTimer":       func(tw *TimingWheel) { tw.NewTimer(time.Second) },
-		"NewTicker":      func(tw *TimingWheel) { tw.NewTicker(time.Second) },
-		"WithTimeout":    func(tw *TimingWheel) { tw.WithTimeout(context.Background(), time.Second) },
+		"AfterFunc": func(tw *TimingWheel) { tw.AfterFunc(time.Second, func() {}) },
+		"AtFunc": func(tw *TimingWheel) {
+			tw.AtFunc(time.Now().Add(time.Second), func() {})
+		},
+		"at a wall time": func(tw *TimingWheel) {
+			tw.AtFunc(time.Now().Round(0).Add(time.Second), func() {})
+		},
+		"Every":     func(tw *TimingWheel) { tw.ScheduleFunc(Every(time.Second), func() {}) },
+		"NewTimer":  func(tw *TimingWheel) { tw.NewTimer(time.Second) },
+		"NewTicker": func(tw *TimingWheel) { tw.NewTicker(time.Second) },
+		"WithTimeout": func(tw *TimingWheel) {
+			tw.WithTimeout(context.Background(), time.Second)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -216,7 +225,8 @@ func TestLatenessOfEveryKind(t *testing.T) {
 				pass(t, tw, 1500*time.Millisecond)
 				s := tw.Stats()
 				require.Equal(t, int64(1), s.Lateness.Samples)
-				callbacks := map[string]int64{"AfterFunc": 1, "AtFunc": 1, "at a wall time": 1, "Every": 1}
+				callbacks := map[string]int64{"AfterFunc": 1, "AtFunc": 1, "at a wall time": 1,
+					"Every": 1}
 				require.Equal(t, callbacks[name], s.CallbackLateness.Samples)
 				tw.Stop()
 			})
@@ -227,7 +237,8 @@ func TestLatenessOfEveryKind(t *testing.T) {
 func TestLatenessBounds(t *testing.T) {
 	var l Lateness
 	require.Zero(t, l.Quantile(0.5), "nothing to tell")
-	for _, late := range []time.Duration{0, 1, 16383, 16384, 32767, 32768, time.Second, 1<<38 - 1, 1 << 38, 1<<63 - 1} {
+	for _, late := range []time.Duration{0, 1, 16383, 16384, 32767, 32768, time.Second, 1<<38 - 1,
+		1 << 38, 1<<63 - 1} {
 		before := l
 		l.add(late)
 		for i := range l.Counts {

@@ -18,7 +18,8 @@ func TestExactInABubble(t *testing.T) {
 			tw := timingwheel.New(timingwheel.WithTick(tick))
 			defer tw.Stop()
 			time.Sleep(123_456 * time.Nanosecond) // the test is under way
-			for _, d := range []time.Duration{1, 5*time.Millisecond + 1, time.Minute, 30 * 24 * time.Hour} {
+			for _, d := range []time.Duration{1, 5*time.Millisecond + 1, time.Minute,
+				30 * 24 * time.Hour} {
 				start := time.Now()
 				<-tw.After(d)
 				late := time.Since(start) - d
@@ -30,7 +31,8 @@ func TestExactInABubble(t *testing.T) {
 				}
 			}
 			start, runs := time.Now(), make(chan time.Duration, 100)
-			job := tw.ScheduleFunc(timingwheel.Every(90*time.Second), func() { runs <- time.Since(start) })
+			job := tw.ScheduleFunc(timingwheel.Every(90*time.Second),
+				func() { runs <- time.Since(start) })
 			for n := range 3 {
 				at := <-runs
 				if tick == time.Nanosecond {

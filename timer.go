@@ -25,8 +25,8 @@ import (
 //	pending  idle     Stop                      stopped; returns true
 //	pending  ended    Stop, of some kinds       stopped for good; what was handed over and
 //	                                            has not begun does not begin
-//	pending  idle     TimingWheel.Stop, Drain   dropped, handed back, or taken over by package time
-//	                                            (see halt.go)
+//	pending  idle     TimingWheel.Stop, Drain   dropped, handed back, or taken over by package
+//	                                            time (see halt.go)
 //
 // Every transition but two is made under the lock of the Timer's shard. extend and keep move the
 // deadline of a pending Timer later by a compare-and-swap alone. So every transition is one atomic

@@ -25,11 +25,13 @@ func TestFiresAtTheTickAfterTheDeadline(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	delays := []time.Duration{
 		math.MinInt64, -5 * time.Millisecond, -1, 0, 1, 999 * time.Microsecond, time.Millisecond,
-		time.Millisecond + 1, 254 * time.Millisecond, 255 * time.Millisecond, 256 * time.Millisecond,
-		257 * time.Millisecond, 1023 * time.Millisecond, 1024 * time.Millisecond, 1029 * time.Millisecond,
+		time.Millisecond + 1, 254 * time.Millisecond, 255 * time.Millisecond,
+		256 * time.Millisecond, 257 * time.Millisecond, 1023 * time.Millisecond,
+		1024 * time.Millisecond, 1029 * time.Millisecond,
 		time.Minute, time.Hour, 24 * time.Hour, 5 * year, 10 * year, 100 * year,
 	}
-	for _, tick := range []time.Duration{1, 7, 100 * time.Microsecond, time.Millisecond, time.Second, time.Hour, 100 * year} {
+	for _, tick := range []time.Duration{1, 7, 100 * time.Microsecond, time.Millisecond,
+		time.Second, time.Hour, 100 * year} {
 		for _, size := range []int{2, 3, 20, 256, 512} {
 			t.Run(fmt.Sprintf("tick=%v/size=%d", tick, size), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
@@ -42,7 +44,8 @@ func TestFiresAtTheTickAfterTheDeadline(t *testing.T) {
 								if d <= 0 {
 									require.Equal(t, began, time.Since(tw.start), "%v", d)
 								} else {
-									require.Equal(t, roundUp(began+d, tick), time.Since(tw.start), "%v", d)
+									require.Equal(t, roundUp(began+d, tick), time.Since(tw.start),
+										"%v", d)
 								}
 							})
 						}
@@ -92,7 +95,8 @@ func TestRingPositions(t *testing.T) {
 						at := time.Since(tw.start) + d
 						tw.AfterFunc(d, func() {
 							fired++
-							require.Equal(t, at, time.Since(tw.start), "hand at %d, delay %v", hand, d)
+							require.Equal(t, at, time.Since(tw.start), "hand at %d, delay %v", hand,
+								d)
 						})
 					}
 				}
@@ -112,7 +116,8 @@ func TestSlowThenFast(t *testing.T) {
 		time.Sleep(time.Second)
 		tw.AfterFunc(5*time.Millisecond, r.hit)
 		pass(t, tw, 2*time.Hour)
-		require.Equal(t, []time.Duration{time.Second + 5*time.Millisecond, time.Minute, time.Hour}, r.at)
+		require.Equal(t, []time.Duration{time.Second + 5*time.Millisecond, time.Minute, time.Hour},
+			r.at)
 	})
 }
 
@@ -133,7 +138,8 @@ func TestIdleWheelKeepsItsClock(t *testing.T) {
 				require.Equal(t, len(before.Levels), len(tw.Stats().Levels))
 				pass(t, tw, time.Second)
 				require.Equal(t, []time.Duration{5700 * time.Microsecond}, r.at)
-				require.Equal(t, int64(1), tw.Stats().Wakeups-before.Wakeups, "one bucket, one wake-up")
+				require.Equal(t, int64(1), tw.Stats().Wakeups-before.Wakeups,
+					"one bucket, one wake-up")
 			})
 		})
 	}
@@ -196,7 +202,8 @@ func TestLateAddToADrainingSlot(t *testing.T) {
 						require.Equal(t, 5*time.Millisecond, time.Since(tw.start))
 						tw.AfterFunc(time.Duration(lap)*time.Millisecond, func() {
 							second++
-							require.Equal(t, time.Duration(5+lap)*time.Millisecond, time.Since(tw.start))
+							require.Equal(t, time.Duration(5+lap)*time.Millisecond,
+								time.Since(tw.start))
 						})
 					})
 				}
@@ -335,15 +342,20 @@ func TestReset(t *testing.T) {
 		do   func(t *testing.T, x *Timer) // x is pending for 100 ms
 		want []time.Duration
 	}{
-		{"later", func(t *testing.T, x *Timer) { require.True(t, x.Reset(time.Minute)) }, []time.Duration{time.Minute}},
-		{"later, much", func(t *testing.T, x *Timer) { require.True(t, x.Reset(100*time.Hour)) }, []time.Duration{100 * time.Hour}},
-		{"the same", func(t *testing.T, x *Timer) { require.True(t, x.Reset(100*ms)) }, []time.Duration{100 * ms}},
-		{"earlier", func(t *testing.T, x *Timer) { require.True(t, x.Reset(3*ms)) }, []time.Duration{3 * ms}},
+		{"later", func(t *testing.T, x *Timer) { require.True(t, x.Reset(time.Minute)) },
+			[]time.Duration{time.Minute}},
+		{"later, much", func(t *testing.T, x *Timer) { require.True(t, x.Reset(100*time.Hour)) },
+			[]time.Duration{100 * time.Hour}},
+		{"the same", func(t *testing.T, x *Timer) { require.True(t, x.Reset(100*ms)) },
+			[]time.Duration{100 * ms}},
+		{"earlier", func(t *testing.T, x *Timer) { require.True(t, x.Reset(3*ms)) },
+			[]time.Duration{3 * ms}},
 		{"later, then earlier", func(t *testing.T, x *Timer) {
 			require.True(t, x.Reset(time.Hour))
 			require.True(t, x.Reset(7*ms))
 		}, []time.Duration{7 * ms}},
-		{"to the past", func(t *testing.T, x *Timer) { require.True(t, x.Reset(-time.Hour)) }, []time.Duration{0}},
+		{"to the past", func(t *testing.T, x *Timer) { require.True(t, x.Reset(-time.Hour)) },
+			[]time.Duration{0}},
 		{"to never, and back", func(t *testing.T, x *Timer) {
 			require.True(t, x.Reset(math.MaxInt64))
 			time.Sleep(time.Hour)
@@ -370,8 +382,14 @@ func TestReset(t *testing.T) {
 				require.True(t, x.Reset(50*ms))
 			}
 		}, []time.Duration{50 * ms}},
-		{"to an instant", func(t *testing.T, x *Timer) { require.True(t, x.ResetAt(time.Now().Add(30*ms))) }, []time.Duration{30 * ms}},
-		{"to an instant gone by", func(t *testing.T, x *Timer) { require.True(t, x.ResetAt(time.Time{})) }, []time.Duration{0}},
+		{"to an instant",
+			func(t *testing.T, x *Timer) {
+				require.True(t, x.ResetAt(time.Now().Add(30*ms)))
+			}, []time.Duration{30 * ms}},
+		{"to an instant gone by",
+			func(t *testing.T, x *Timer) {
+				require.True(t, x.ResetAt(time.Time{}))
+			}, []time.Duration{0}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -405,12 +423,13 @@ func TestResetWhileItsSlotDrains(t *testing.T) {
 		verify(t, tw)
 		pass(t, tw, 70*time.Millisecond)
 		pass(t, tw, 2*time.Hour)
-		require.Equal(t, []time.Duration{70 * time.Millisecond, 78 * time.Millisecond, time.Hour + 70*time.Millisecond}, r.at)
+		require.Equal(t, []time.Duration{70 * time.Millisecond, 78 * time.Millisecond,
+			time.Hour + 70*time.Millisecond}, r.at)
 	})
 }
 
-// TestResetToZeroDoesNotStarve: a callback that always resets itself to zero
-// keeps the driver busy for ever, yet others come to their turn.
+// TestResetToZeroDoesNotStarve: a callback that always resets itself to zero keeps the driver busy
+// forever, yet others get their turn.
 func TestResetToZeroDoesNotStarve(t *testing.T) {
 	tw := New(WithInline())
 	var x Timer
@@ -491,7 +510,8 @@ func TestAllocations(t *testing.T) {
 	defer tw.Stop()
 	f := func() {}
 	tw.AfterFunc(time.Hour, f) // makes the levels
-	require.Equal(t, 1.0, testing.AllocsPerRun(1000, func() { tw.AfterFunc(time.Minute, f).Stop() }))
+	require.Equal(t, 1.0,
+		testing.AllocsPerRun(1000, func() { tw.AfterFunc(time.Minute, f).Stop() }))
 	var x Timer
 	tw.Init(&x, f)
 	later := time.Minute
@@ -528,7 +548,7 @@ func TestResetOfAnOverdueTimer(t *testing.T) {
 	})
 }
 
-// TestExtendTakesNoLock: a touch goes through while somebody holds the lock.
+// TestExtendTakesNoLock: a touch succeeds while another goroutine holds the lock.
 func TestExtendTakesNoLock(t *testing.T) {
 	tw := New()
 	defer tw.Stop()

@@ -94,7 +94,8 @@ func follow(t *testing.T, w *wheel, e int64, ahead bool) {
 		_, attention := w.place(e)
 		level, _, expiration := filed(w, e)
 		if level >= last || expiration <= w.now || expiration > e || attention > expiration {
-			t.Fatalf("e %d at %d, once at level %d: level %d, attention %d, expiration %d", e, w.now, last, level, attention, expiration)
+			t.Fatalf("e %d at %d, once at level %d: level %d, attention %d, expiration %d", e,
+				w.now, last, level, attention, expiration)
 		}
 		last = level
 		switch {

@@ -24,8 +24,8 @@ import (
 //
 //	go test -tags timingwheel_pause -run 'Faults|PausePoints' ./internal/model
 //
-// A change of a line that a patch names has to change the patch as well: one that does not fit
-// fails the test. docs/design.md shows the table.
+// If you change a line that a patch quotes, change the patch too: a patch that does not fit fails
+// the test. docs/design.md shows the table.
 
 // A fault is a mistake that can be built into the code.
 type fault struct {
@@ -42,8 +42,9 @@ type fault struct {
 
 var faults = []fault{
 	{
-		trap:   "TRAP_LOST_WAKEUP",
-		what:   "a leaving driver looks at every `next` before it stores in `armed` that no alarm is set",
+		trap: "TRAP_LOST_WAKEUP",
+		what: "a leaving driver looks at every `next` before it stores in `armed` " +
+			"that no alarm is set",
 		points: "resting",
 		test:   "TestForcedLostWakeup",
 		file:   "alarm.go",
@@ -99,8 +100,9 @@ var faults = []fault{
 `,
 	},
 	{
-		trap:   "TRAP_STOP_IDENTITY",
-		what:   "Stop looks where the timer is before it has the lock (at its neighbour: the code has no pointer to a bucket)",
+		trap: "TRAP_STOP_IDENTITY",
+		what: "Stop looks where the timer is before it has the lock " +
+			"(at its neighbour: the code has no pointer to a bucket)",
 		points: "stopping",
 		test:   "TestForcedStopOfAMovedTimer",
 		file:   "timer.go",
@@ -172,7 +174,7 @@ var faults = []fault{
 @@
 -	if s.engine.stopped.Load() {
 +	if false {
- 		// Looked at under the lock, or the timer could slip in behind the sweep
+ 		// Looked at under the lock. Otherwise the timer could slip in behind the sweep of halt.
 `,
 	},
 	{
@@ -347,8 +349,8 @@ var faults = []fault{
 `,
 	},
 
-	// The model lacks these, or what they are about: goroutines that start later than the claim, Init,
-	// the wall clock, and lookAt.
+	// The model lacks these, or what they are about: goroutines that start later than the claim,
+	// Init, the wall clock, and lookAt.
 	{
 		what:   "Reset extends a timer by a store over a word that it read before",
 		points: "extending",
@@ -398,7 +400,8 @@ var faults = []fault{
 `,
 	},
 	{
-		what:   "the driver moves a timer that follows the wall clock by a store over a word that it read before",
+		what: "the driver moves a timer that follows the wall clock by a store " +
+			"over a word that it read before",
 		points: "touching",
 		test:   "TestForcedExtensionDuringALookAtTheWallClock",
 		file:   "schedule.go",
@@ -409,7 +412,8 @@ var faults = []fault{
 `,
 	},
 	{
-		what:   "a leaving driver looks at `lookAt` before it stores in `armed` that no alarm is set",
+		what: "a leaving driver looks at `lookAt` before it stores in `armed` " +
+			"that no alarm is set",
 		points: "resting",
 		test:   "TestForcedStopAsTheDriverRests",
 		file:   "alarm.go",
@@ -487,9 +491,11 @@ func TestFaults(t *testing.T) {
 		t.Run(f.test+" "+f.trap, func(t *testing.T) {
 			t.Parallel()
 			faulty := build(t, map[string]string{f.file: f.apply(t)})
-			out, err := exec.Command(faulty, "-test.run=^"+f.test+"$", "-test.timeout=1m").CombinedOutput()
+			out, err := exec.Command(faulty, "-test.run=^"+f.test+"$",
+				"-test.timeout=1m").CombinedOutput()
 			require.Error(t, err, "%s passes although %s", f.test, f.what)
-			require.Regexp(t, "panic: "+circles+"|--- FAIL: "+f.test+" ", string(out), "for another reason")
+			require.Regexp(t, "panic: "+circles+"|--- FAIL: "+f.test+" ", string(out),
+				"for another reason")
 			require.NotContains(t, string(out), "panic: runtime error", "for another reason")
 			t.Logf("%s:\n%s", f.what, out)
 		})
@@ -528,26 +534,30 @@ func TestFaultsAreComplete(t *testing.T) {
 	for _, name := range sources(t) {
 		for _, m := range pausePoint.FindAllStringSubmatch(read(t, name), -1) {
 			inCode = append(inCode, m[1])
-			require.Contains(t, read(t, "pause_on.go"), "\n//\t"+m[1]+"  ", "pause_on.go says where a point lies")
+			require.Contains(t, read(t, "pause_on.go"), "\n//\t"+m[1]+"  ",
+				"pause_on.go says where a point lies")
 		}
 	}
 	slices.Sort(inCode)
-	require.Equal(t, inCode, keys(points), "the pause points in the code, and those that faults need")
+	require.Equal(t, inCode, keys(points),
+		"the pause points in the code, and those that faults need")
 
 	text, err := os.ReadFile(design)
 	require.NoError(t, err)
-	require.True(t, strings.Contains(string(text), table), "docs/design.md must have this table:\n%s", table)
+	require.True(t, strings.Contains(string(text), table),
+		"docs/design.md must have this table:\n%s", table)
 }
 
-// TestPausePointsLeaveNothing: without the build tag, a program with the pause points and one without
-// them are the same, byte for byte.
+// TestPausePointsLeaveNothing: without the build tag, a program with the pause points and one
+// without them are the same, byte for byte.
 func TestPausePointsLeaveNothing(t *testing.T) {
 	without := map[string]string{}
 	for _, name := range sources(t) {
 		text := read(t, name)
 		blank := pauseLine.ReplaceAllString(text, "")
 		blank = pauseInLine.ReplaceAllString(blank, " := $1")
-		require.False(t, pausePoint.MatchString(blank), "%s has a pause point in another form", name)
+		require.False(t, pausePoint.MatchString(blank), "%s has a pause point in another form",
+			name)
 		if blank != text {
 			without[name] = blank
 		}
@@ -555,7 +565,8 @@ func TestPausePointsLeaveNothing(t *testing.T) {
 	require.NotEmpty(t, without)
 	program := func(args ...string) []byte {
 		file := filepath.Join(t.TempDir(), "program")
-		args = append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-buildid=", "-o", file}, args...)
+		args = append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-buildid=", "-o",
+			file}, args...)
 		run(t, "go", append(args, root+"/examples/quickstart")...)
 		code, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -563,7 +574,8 @@ func TestPausePointsLeaveNothing(t *testing.T) {
 	}
 	require.True(t, slices.Equal(program("-overlay", overlay(t, without)), program()),
 		"on %s pause points leave something in a release build", runtime.GOARCH)
-	require.False(t, slices.Equal(program("-tags", tag), program()), "with the tag they leave nothing either")
+	require.False(t, slices.Equal(program("-tags", tag), program()),
+		"with the tag they leave nothing either")
 }
 
 var (
@@ -609,7 +621,8 @@ func (f fault) apply(t *testing.T) string {
 			}
 		}
 		require.Equal(t, 1, strings.Count(code, was.String()),
-			"the fault that %s needs this in %s, once; has the code moved on?\n%s", f.what, f.file, was.String())
+			"the fault that %s needs this in %s, once; has the code moved on?\n%s",
+			f.what, f.file, was.String())
 		code = strings.Replace(code, was.String(), is.String(), 1)
 	}
 	return code
@@ -630,7 +643,8 @@ func build(t *testing.T, files map[string]string) string {
 		}
 	}
 	binary := filepath.Join(t.TempDir(), "forced")
-	run(t, "go", "test", "-c", "-vet=off", "-tags", tag, "-overlay", overlay(t, replaced), "-o", binary, root)
+	run(t, "go", "test", "-c", "-vet=off", "-tags", tag, "-overlay", overlay(t, replaced), "-o",
+		binary, root)
 	return binary
 }
 

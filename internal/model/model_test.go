@@ -1,7 +1,6 @@
-// Package model holds a model of the protocol between the callers of a timing
-// wheel, its driver and its alarm, in Promela, the language of the model checker
-// Spin. The model is protocol.pml, which says what it contains and what it
-// proves; this test has Spin explore it.
+// Package model holds a model of the protocol between the callers of a timing wheel, its driver and
+// its alarm, in Promela, the language of the model checker Spin. The model is protocol.pml, which
+// says what it contains and what it proves; this test runs Spin on it.
 //
 // There are two kinds of configuration. In a sound one every property has to
 // hold in every interleaving, and the test logs how many states there were.
@@ -9,9 +8,9 @@
 // more than it has tried. A trap has a known mistake built in, and the property
 // that it breaks has to be found broken.
 //
-// The test needs spin and a C compiler called gcc, and is skipped without them,
-// unless TIMINGWHEEL_REQUIRE_MODEL is set: then it fails. -short leaves out the
-// larger configurations, and with them the question what is reached.
+// The test needs spin and a C compiler called gcc, and is skipped without them, unless
+// TIMINGWHEEL_REQUIRE_MODEL is set: then it fails. -short leaves out the larger configurations and
+// does not check what is reached.
 package model
 
 import (
@@ -82,37 +81,54 @@ var configurations = []configuration{
 	{name: "two shards, extend", macros: "SHARDS=2 CALLS=2 EXTEND_CAS"},
 
 	{name: "lost wake-up", macros: "TRAP_LOST_WAKEUP", breaks: "uncovered"},
-	{name: "lost wake-up, seen at the end", macros: "TRAP_LOST_WAKEUP NO_COVERAGE", breaks: "lost_wakeup"},
-	{name: "lost wake-up, two shards", macros: "TRAP_LOST_WAKEUP NO_COVERAGE SHARDS=2 CALLS=2", breaks: "lost_wakeup"},
-	{name: "lost wake-up, late start", macros: "TRAP_LOST_WAKEUP NO_COVERAGE LATE_START CALLS=1", breaks: "lost_wakeup"},
+	{name: "lost wake-up, seen at the end", macros: "TRAP_LOST_WAKEUP NO_COVERAGE",
+		breaks: "lost_wakeup"},
+	{name: "lost wake-up, two shards", macros: "TRAP_LOST_WAKEUP NO_COVERAGE SHARDS=2 CALLS=2",
+		breaks: "lost_wakeup"},
+	{name: "lost wake-up, late start", macros: "TRAP_LOST_WAKEUP NO_COVERAGE LATE_START CALLS=1",
+		breaks: "lost_wakeup"},
 	{name: "look before next", macros: "TRAP_WAKE_BEFORE_NEXT", breaks: "uncovered"},
-	{name: "look before next, seen at the end", macros: "TRAP_WAKE_BEFORE_NEXT NO_COVERAGE", breaks: "lost_wakeup"},
+	{name: "look before next, seen at the end", macros: "TRAP_WAKE_BEFORE_NEXT NO_COVERAGE",
+		breaks: "lost_wakeup"},
 	{name: "wake without comparison", macros: "TRAP_WAKE_UNCOMPARED", breaks: "uncovered"},
-	{name: "wake without comparison, two shards", macros: "TRAP_WAKE_UNCOMPARED SHARDS=2", breaks: "uncovered"},
+	{name: "wake without comparison, two shards", macros: "TRAP_WAKE_UNCOMPARED SHARDS=2",
+		breaks: "uncovered"},
 	{name: "settle without the lock", macros: "TRAP_SETTLE", breaks: "uncovered"},
-	{name: "settle without the lock, seen at the end", macros: "TRAP_SETTLE NO_COVERAGE", breaks: "lost_wakeup"},
+	{name: "settle without the lock, seen at the end", macros: "TRAP_SETTLE NO_COVERAGE",
+		breaks: "lost_wakeup"},
 	{name: "stop without identity", macros: "TRAP_STOP_IDENTITY", breaks: "wrong_false"},
 	{name: "reset by store", macros: "TRAP_RESET_BY_STORE", breaks: "wrong_true"},
-	{name: "stop against an add", macros: "TRAP_STOP_ADD STOPPERS=1 CALLS=2", breaks: "armed_after_stop"},
+	{name: "stop against an add", macros: "TRAP_STOP_ADD STOPPERS=1 CALLS=2",
+		breaks: "armed_after_stop"},
 	{name: "stale clock", macros: "TRAP_STALE_CLOCK", breaks: "uncovered"},
 	{name: "clock past a bucket", macros: "TRAP_CATCH_UP", breaks: "passed_bucket"},
 	{name: "two laps in a bucket", macros: "TRAP_LAP", breaks: "two_laps"},
 	{name: "two drivers", macros: "TRAP_TWO_DRIVERS", breaks: "two_drivers"},
 	{name: "goexit", macros: "TRAP_GOEXIT EXECUTOR=INLINE GOEXIT", breaks: "lost_wakeup"},
-	{name: "alarm of a stopped wheel", macros: "TRAP_ALARM_AFTER_STOP STOPPERS=1 CALLS=2", breaks: "alarm_after_stop"},
-	{name: "alarm stopped first", macros: "TRAP_ALARM_FIRST NO_COVERAGE STOPPERS=1 CALLS=2", breaks: "alarm_after_stop"},
-	{name: "alarm left open", macros: "TRAP_ALARM_OPEN STOPPERS=1 CALLS=2", breaks: "alarm_after_stop"},
-	{name: "alarm left to the first stop", macros: "TRAP_SILENCE_ONCE STOPPERS=2 CALLERS=1 CALLS=1", breaks: hangs},
-	{name: "sweep left to the first stop", macros: "TRAP_SWEEP_ONCE STOPPERS=2 CALLERS=1 CALLS=1", breaks: "armed_after_stop"},
-	{name: "ring not counted", macros: "TRAP_RING_UNCOUNTED STOPPERS=1 CALLS=2", breaks: "quiet_too_early"},
-	{name: "ring counted as prevented", macros: "TRAP_ALARM_STOP STOPPERS=1 CALLS=2", breaks: "quiet_too_early"},
-	{name: "moved ring counted twice", macros: "TRAP_ALARM_RESET STOPPERS=1 CALLS=2", breaks: hangs},
+	{name: "alarm of a stopped wheel", macros: "TRAP_ALARM_AFTER_STOP STOPPERS=1 CALLS=2",
+		breaks: "alarm_after_stop"},
+	{name: "alarm stopped first", macros: "TRAP_ALARM_FIRST NO_COVERAGE STOPPERS=1 CALLS=2",
+		breaks: "alarm_after_stop"},
+	{name: "alarm left open", macros: "TRAP_ALARM_OPEN STOPPERS=1 CALLS=2",
+		breaks: "alarm_after_stop"},
+	{name: "alarm left to the first stop", macros: "TRAP_SILENCE_ONCE STOPPERS=2 CALLERS=1 CALLS=1",
+		breaks: hangs},
+	{name: "sweep left to the first stop", macros: "TRAP_SWEEP_ONCE STOPPERS=2 CALLERS=1 CALLS=1",
+		breaks: "armed_after_stop"},
+	{name: "ring not counted", macros: "TRAP_RING_UNCOUNTED STOPPERS=1 CALLS=2",
+		breaks: "quiet_too_early"},
+	{name: "ring counted as prevented", macros: "TRAP_ALARM_STOP STOPPERS=1 CALLS=2",
+		breaks: "quiet_too_early"},
+	{name: "moved ring counted twice", macros: "TRAP_ALARM_RESET STOPPERS=1 CALLS=2",
+		breaks: hangs},
 	{name: "stopped looked at first", macros: "TRAP_QUIET_ORDER STOPPERS=1 CALLS=2", breaks: hangs},
-	{name: "extend, reset by store", macros: "EXTEND_CAS TRAP_RESET_BY_STORE", breaks: "fired_early"},
-	{name: "extend, comparison outside the word", macros: "EXTEND_CAS TRAP_EXTEND_COMPARE", breaks: "uncovered"},
+	{name: "extend, reset by store", macros: "EXTEND_CAS TRAP_RESET_BY_STORE",
+		breaks: "fired_early"},
+	{name: "extend, comparison outside the word", macros: "EXTEND_CAS TRAP_EXTEND_COMPARE",
+		breaks: "uncovered"},
 }
 
-// hangs stands for Spin's own property: nobody waits for ever.
+// hangs stands for Spin's own property: no process waits forever.
 const hangs = "invalid end state"
 
 func TestProtocol(t *testing.T) {
@@ -203,7 +219,8 @@ func explore(t *testing.T, model string, c configuration) string {
 	if c.breaks != "" {
 		optimise = "-O0"
 	}
-	run("gcc", optimise, "-w", "-DSAFETY", fmt.Sprintf("-DMEMLIM=%d", maxMemory), "-o", "pan", "pan.c")
+	run("gcc", optimise, "-w", "-DSAFETY", fmt.Sprintf("-DMEMLIM=%d", maxMemory), "-o", "pan",
+		"pan.c")
 	out := run(filepath.Join(dir, "pan"), fmt.Sprintf("-m%d", maxDepth), "-w23")
 	require.NotContains(t, out, "out of memory")
 	require.NotContains(t, out, "MEMLIM") // it stops there, and reports no error
@@ -239,9 +256,9 @@ func violation(out string) string {
 	return ""
 }
 
-// unreachedIn returns the lines of the model that a report lists as unreached,
-// each with its process. Not by the statements' text, which depends on the
-// macros. Ends are left out: a process that serves for ever has none.
+// unreachedIn returns the lines of the model that a report lists as unreached, each with its
+// process. Not by the statements' text, which depends on the macros. Ends are left out: a process
+// that serves forever has none.
 func unreachedIn(out string) map[string]bool {
 	found := map[string]bool{}
 	in := ""
