@@ -17,7 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// short runs of the programs: flags, patterns that the output must match, and wrong flags.
+// short has a short run of each program: flags, patterns that the output must match, and wrong
+// flags. A program that takes long also has a line in example_flags of .ci/run, and each has a row
+// in the table of README.md.
 var short = map[string]struct {
 	flags string
 	want  []string

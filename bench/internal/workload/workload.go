@@ -30,10 +30,11 @@ type Workload struct {
 	run   func(Case) (Result, error)
 }
 
-// All has every workload. Within one process the order matters: after a burst the runtime keeps
-// what it needed for the goroutines, hundreds of megabytes after a million at once, and every later
-// collection scans it. So the workloads that start a million goroutines come last. The report,
-// which runs the list several times, starts a process for each run.
+// All has every workload. A new one also gets a benchmark in bench/bench_test.go and, to appear in
+// README.md's table, a row in bench/report/readme.go. Within one process the order matters: after a
+// burst the runtime keeps what it needed for the goroutines, hundreds of megabytes after a million
+// at once, and every later collection scans it. So the workloads that start a million goroutines
+// come last. The report, which runs the list several times, starts a process for each run.
 var All = []Workload{
 	StartStop, Churn, Rearm,
 	TouchHot, TouchAt, TouchRandom,
