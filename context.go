@@ -11,9 +11,9 @@ import (
 
 // This file holds contexts whose deadline is a timer of the wheel.
 //
-// The program makes most contexts, perhaps calls Err, and cancels them. So until Done is called a
-// context is a single struct: it has no channel, its parent holds no reference to it, and Err asks
-// whether the parent has ended.
+// Most contexts need no channel: the program makes them, perhaps calls Err, and cancels them. So
+// until Done is called a context is a single struct: it has no channel, its parent holds no
+// reference to it, and Err asks whether the parent has ended.
 //
 // The first call of Done makes it known to the parent. It also makes an inner context, one of
 // package context. The channel of the inner context becomes ours, and the inner context answers

@@ -65,7 +65,7 @@ type Map[K comparable, V any] struct {
 // with its key and value on the executor of tw, by default on a goroutine of its own, and without
 // any lock. By then the key is gone from the Map. expired may be nil if there is nothing to do.
 //
-// A Map has no goroutine, so it need not be stopped. tw keeps a Map alive while it holds values.
+// A Map has no goroutine, so it need not be stopped. tw keeps a Map that holds values alive.
 func NewMap[K comparable, V any](tw *TimingWheel, expired func(key K, value V)) *Map[K, V] {
 	tw.check("NewMap")
 	n := mapShardsFor(runtime.GOMAXPROCS(0))
@@ -182,9 +182,9 @@ func (m *Map[K, V]) Len() (n int) {
 }
 
 // All returns an iterator over the keys and values, in no order and with each key at most once. It
-// finds every key that is there during the whole loop; a key that comes or goes meanwhile it may
-// find or not. No lock is held while the loop's body runs, so the body may call every method of the
-// Map.
+// finds every key that is there during the whole loop, and may or may not find a key that comes or
+// goes meanwhile. No lock is held while the loop's body runs, so the body may call every method of
+// the Map.
 func (m *Map[K, V]) All() iter.Seq2[K, V] {
 	m.check("All")
 	return func(yield func(K, V) bool) {

@@ -17,7 +17,8 @@ type SlowCallback struct {
 	// literal has the name of the enclosing function with a number, such as main.serve.func1.
 	Name string
 
-	// Waited says that the callback waited too long until the executor of WithExecutor began it.
+	// Waited says that the callback waited for longer than the limit until the executor of
+	// WithExecutor began it.
 	Waited bool
 
 	// Alone says that the callback runs on a goroutine of its own, the default, and so holds up no

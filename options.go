@@ -88,9 +88,9 @@ func WithPreciseWakeup() Option {
 	return func(c *config) { c.precise = true }
 }
 
-// WithPanicHandler calls h when a callback or a Scheduler panics, with what recover returned and
-// the stack of the panic, on the goroutine that panicked. Without it such a panic crashes the
-// program, as with time.AfterFunc.
+// WithPanicHandler calls h when a callback or a Scheduler panics, on the goroutine that panicked. h
+// receives what recover returned and the stack of the panic. Without a handler such a panic crashes
+// the program, as with time.AfterFunc.
 func WithPanicHandler(h func(recovered any, stack []byte)) Option {
 	if h == nil {
 		panic("timingwheel: WithPanicHandler with a nil handler")

@@ -52,7 +52,7 @@ type Counters struct {
 	Extended   int64 // found by the driver to be due later, because of Reset, and placed anew
 }
 
-// ShardStats are the counters of one shard: of the timers that one lock guards.
+// ShardStats are the counters of one shard, whose timers one lock guards.
 type ShardStats struct {
 	Counters
 	LongestHold int

@@ -40,7 +40,7 @@ func TestHouse(t *testing.T) {
 				"22h30m0s tell lamp off, 22h30m0s lamp off: done at attempt 1, " +
 				"32h0m0s tell lamp on, 32h0m0s lamp on: done at attempt 1, " +
 				"46h30m0s tell lamp off, 46h30m0s lamp off: done at attempt 1"},
-		"off the network for a while": {"8:00 sat lamp on", time.Second, 8*time.Hour + 9*time.Minute,
+		"off the network for a while": {"8:00 sat lamp on", time.Second, 489 * time.Minute,
 			"8h0m0s tell lamp on, 8h0m1s lamp on: failed at attempt 1, " +
 				"8h5m1s tell lamp on, 8h5m2s lamp on: failed at attempt 2, " +
 				"8h10m2s tell lamp on, 8h10m3s lamp on: done at attempt 3"},
