@@ -2,7 +2,7 @@
 // them when it has been silent for too long. Every connection contains its own Timer, and all of
 // them share one wheel. Some clients keep talking; the others fall silent at random moments.
 //
-// The program checks every connection: none may be closed early, and none forgotten.
+// The clients check when their connections end: none may be closed early, and none forgotten.
 //
 //	go run ./examples/idleserver
 //	go run ./examples/idleserver -conns 1000 -idle 500ms -run 5s
@@ -34,23 +34,22 @@ const (
 	// A connection that is closed so long after its deadline counts as forgotten. The wheel needs
 	// about a millisecond; a busy machine takes the rest.
 	forgottenAfter = 5 * time.Second
-
-	talkers      = 0.25 // of the clients talk until the end
-	talksPerIdle = 4    // messages of a client per idle timeout
-	headroom     = 64   // files beside the connections
+	talkers        = 0.25 // of the clients talk until the end
+	talksPerIdle   = 4    // messages of a client per idle timeout
+	headroom       = 64   // files beside the connections
 )
 
-// A swarm is the server with its clients, and what becomes of them.
+// A swarm is the clients of the server, and what becomes of them.
 type swarm struct {
 	*story.Run
 	conns     int
 	idle, run time.Duration
 	addr      string
 
-	tw      *timingwheel.TimingWheel
-	srv     *server
-	over    context.Context // ends when the server closes
-	delayed atomic.Int32    // closed although the client meant to talk
+	over     context.Context // ends when the server closes
+	silent   atomic.Int32    // clients that wait for the server to close their connections
+	messages atomic.Int64    // answered, each of them a Reset
+	delayed  atomic.Int32    // connections that were closed although the client meant to talk
 
 	mu       sync.Mutex
 	lateness []time.Duration // of the connections that were closed as idle
@@ -85,90 +84,103 @@ func (s *swarm) play() {
 		fmt.Fprintf(s.Out, "The file limit allows %d connections, not %d.\n", room, s.conns)
 		s.conns = max(0, room)
 	}
-	s.tw = timingwheel.New()
-	s.srv = newServer(s.tw, s.idle, ln, func(late time.Duration) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.lateness = append(s.lateness, late)
-	})
+	fmt.Fprintf(s.Out, "%d connections to an echo server, closed after %v without a message.\n"+
+		"A quarter of the clients talk until the end, every %v; the others fall silent.\n\n",
+		s.conns, s.idle, s.idle/talksPerIdle)
+	tw := timingwheel.New()
+	if s.addr != "" {
+		page, err := net.Listen("tcp", s.addr)
+		story.Must(err)
+		server := &http.Server{Handler: wheeldebug.Handler(tw), ReadHeaderTimeout: time.Minute}
+		go server.Serve(page)
+		defer server.Close()
+		fmt.Fprintf(s.Out, "http://%s/debug/wheel/ shows the wheel meanwhile.\n\n", page.Addr())
+	}
+	srv := newServer(tw, s.idle)
 	var end context.CancelFunc
 	s.over, end = context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { story.Must(s.srv.serve()) })
+	running.Go(func() { story.Must(srv.serve(ln)) })
 	for range s.conns {
+		dialing := time.Now()
 		c, err := net.Dial("tcp", ln.Addr().String())
 		story.Must(err)
-		running.Go(func() { s.talk(c) })
+		running.Go(func() { s.talk(c, dialing) })
 	}
-	s.watch()
-	// What is overdue now must be closed by its timer. The talkers talk on meanwhile.
-	story.Must(s.Await(0, func() error {
-		if _, n := s.srv.open(); n > 0 {
+	s.watch(tw)
+	// The clients that are silent now wait for their timers. The talkers talk on meanwhile.
+	story.Must(s.Await(s.idle, func() error {
+		if n := s.silent.Load(); n > 0 {
 			return fmt.Errorf("%d connections are forgotten", n)
 		}
 		return nil
 	}))
 	end()
-	open := s.srv.close()
+	ln.Close()
+	open := srv.close()
 	running.Wait()
-	story.Within(s.tw.Shutdown)
-	s.report(open)
+	story.Within(tw.Shutdown)
+	s.report(open, tw.Stats())
 }
 
 // watch prints a line per second until the run is over.
-func (s *swarm) watch() {
-	fmt.Fprintf(s.Out, "%d connections to an echo server, closed after %v without a message.\n"+
-		"A quarter of the clients talk until the end, every %v; the others fall silent.\n\n",
-		s.conns, s.idle, s.idle/talksPerIdle)
-	if s.addr != "" {
-		page, err := net.Listen("tcp", s.addr)
-		story.Must(err)
-		server := &http.Server{Handler: wheeldebug.Handler(s.tw), ReadHeaderTimeout: time.Minute}
-		go server.Serve(page)
-		defer server.Close()
-		fmt.Fprintf(s.Out, "http://%s/debug/wheel/ shows the wheel meanwhile.\n\n", page.Addr())
-	}
+func (s *swarm) watch(tw *timingwheel.TimingWheel) {
 	for end, before := time.Now().Add(s.run), int64(0); time.Until(end) > 0; {
 		time.Sleep(min(time.Second, time.Until(end)))
 		s.mu.Lock()
 		closed := len(s.lateness)
 		s.mu.Unlock()
-		open, _ := s.srv.open()
-		touches := s.srv.touches.Load()
-		s.Printf("%5d open, %5d touches, %5d closed as idle, %5d pending timers",
-			open, touches-before, closed, s.tw.Len())
-		before = touches
+		messages := s.messages.Load()
+		s.Printf("%5d pending timers, %5d messages, %5d connections closed as idle",
+			tw.Len(), messages-before, closed)
+		before = messages
 	}
 }
 
-// talk sends messages until the client falls silent, and then waits for the end.
-func (s *swarm) talk(c net.Conn) {
+// talk sends messages until the client falls silent, and then waits for the end. The connection
+// may be idle from last on, which is just before its last answered message.
+func (s *swarm) talk(c net.Conn, last time.Time) {
 	defer c.Close()
 	// The moment is drawn so that the timeout usually ends within the run.
 	silentAt := rand.N(max(s.run/10, (s.run-s.idle)/10*9))
 	talker, began := rand.Float64() < talkers, time.Now()
 	for message := []byte("still up"); talker || time.Since(began) < silentAt; {
+		sending := time.Now()
 		c.Write(message) // if that fails, reading the answer does too
 		if _, err := io.ReadFull(c, message); err != nil {
 			if s.over.Err() == nil {
 				s.delayed.Add(1)
+				s.closed(min(0, time.Since(last)-s.idle)) // how late is unknown
 			}
 			return
 		}
+		last = sending
+		s.messages.Add(1)
 		select {
 		case <-s.over.Done():
 			return
 		case <-time.After(s.idle / talksPerIdle):
 		}
 	}
+	s.silent.Add(1)
+	defer s.silent.Add(-1)
 	io.Copy(io.Discard, c)
+	if late := time.Since(last) - s.idle; s.over.Err() == nil {
+		s.closed(late)
+	}
 }
 
-func (s *swarm) report(open int) {
+func (s *swarm) closed(late time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lateness = append(s.lateness, late)
+}
+
+func (s *swarm) report(open int, st timingwheel.Stats) {
 	lateness := story.Percentiles(s.lateness) // sorts
 	early, _ := slices.BinarySearch(s.lateness, 0)
 	inTime, _ := slices.BinarySearch(s.lateness, forgottenAfter)
-	st, forgotten := s.tw.Stats(), len(s.lateness)-inTime
+	forgotten := len(s.lateness) - inTime
 	s.Check(s.conns > 0, "no connection was opened")
 	s.Check(early == 0, "%d connections were closed early", early)
 	s.Check(forgotten == 0, "%d connections were closed too late", forgotten)
@@ -176,12 +188,12 @@ func (s *swarm) report(open int) {
 	fmt.Fprintf(s.Out, `
 connections  %d opened: %d closed as idle, %d open at the end
              %d closed early, %d forgotten (more than %v after the deadline)
-             %d closed as they were about to talk: the machine was busy
+             %d were about to talk when they were closed: the machine was busy
 lateness     %s
 wheel        %d timers started = %d fired + %d stopped
-             %d touches, each of them a Reset; %d wake-ups
+             %d messages, each of them a Reset; %d wake-ups
 CPU time     %s for both ends of everything; the wheel is a small part of it
 
 `, s.conns, len(s.lateness), open, early, forgotten, forgottenAfter, s.delayed.Load(), lateness,
-		st.Started, st.Fired, st.Stopped, s.srv.touches.Load(), st.Wakeups, story.CPUTime())
+		st.Started, st.Fired, st.Stopped, s.messages.Load(), st.Wakeups, story.CPUTime())
 }
