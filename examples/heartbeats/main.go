@@ -50,19 +50,16 @@ func main() {
 			if *clients < 20 || *clients > 200000 {
 				story.Misuse("-clients must be between 20 and 200000")
 			}
-			w := &witness{Run: r, limit: r.Real(limit), seen: make([]sight, *clients),
-				dead: make([]atomic.Bool, *clients)}
-			w.watch()
+			(&witness{Run: r, limit: r.Real(limit), seen: make([]sight, *clients)}).watch()
 		},
 	}.Main()
 }
 
-// A witness reads the heartbeats, passes them to the detector, and checks its verdicts.
+// A witness plays the clients, passes their heartbeats to the detector, and checks its verdicts.
 type witness struct {
 	*story.Run
 	limit time.Duration
-	dead  []atomic.Bool // by client
-	over  atomic.Bool   // the clients end
+	over  atomic.Bool // the clients end
 
 	mu      sync.Mutex // guards what follows
 	seen    []sight    // by client
@@ -71,9 +68,10 @@ type witness struct {
 	delays  []time.Duration // from the limit to the suspicion of a dead client
 }
 
+// A sight is what is known of a client.
 type sight struct {
-	heard     time.Time // what the detector must know of
-	suspected bool
+	heard           time.Time // what the detector must know of
+	dead, suspected bool
 }
 
 func (w *witness) watch() {
@@ -86,7 +84,12 @@ func (w *witness) watch() {
 	var running sync.WaitGroup
 	running.Go(func() { w.read(conn, d) })
 	running.Go(func() { w.send(clients) })
-	w.play()
+	victims := rand.Perm(len(w.seen))[:len(w.seen)/20]
+	lucky := victims[:len(victims)*2/5]
+	w.scene("the clients start", nil, "every client was heard, none is suspected")
+	w.scene(fmt.Sprint(len(victims), " clients die"), victims, "exactly these are suspected")
+	w.scene(fmt.Sprint(len(lucky), " of them return"), lucky, "these are suspected no longer")
+	w.scene("nothing changes", nil, "nothing has changed, and the story ends")
 	w.over.Store(true)
 	conn.Close()
 	clients.Close()
@@ -98,6 +101,52 @@ func (w *witness) watch() {
 	w.Printf("%d heartbeats, each a Reset of a timer; the wheel woke %d times",
 		w.beats, tw.Stats().Wakeups)
 	w.Printf("CPU time for everything, the clients included: %s", story.CPUTime())
+}
+
+// scene has clients die or return, and waits until the detector knows.
+func (w *witness) scene(change string, who []int, reached string) {
+	w.Printf("%s", change)
+	w.mu.Lock()
+	for _, i := range who {
+		w.seen[i].dead = !w.seen[i].dead
+	}
+	w.mu.Unlock()
+	if err := w.Await(w.Real(limit+interval), w.agreed); err != nil {
+		story.Must(fmt.Errorf("waiting until %s: %w", reached, err))
+	}
+	w.Printf("%s", reached)
+	time.Sleep(w.Real(2 * time.Second))
+}
+
+// agreed returns nil if every client was heard and exactly the dead are suspected.
+func (w *witness) agreed() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, s := range w.seen {
+		if s.heard.IsZero() || s.dead != s.suspected {
+			return fmt.Errorf("client %d: heard %t, dead %t, suspected %t",
+				i, !s.heard.IsZero(), s.dead, s.suspected)
+		}
+	}
+	return w.Verdict()
+}
+
+func (w *witness) judge(v verdict) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := &w.seen[v.client]
+	w.Check(s.suspected != v.suspect, "client %d: the same verdict twice", v.client)
+	if s.suspected = v.suspect; !v.suspect {
+		return
+	}
+	late := v.at.Sub(v.heard) - w.limit
+	w.Check(late >= 0, "client %d was suspected %v early", v.client, -late)
+	w.Check(!v.heard.Before(s.heard), "client %d was suspected although it was heard", v.client)
+	if s.dead {
+		w.delays = append(w.delays, late)
+	} else {
+		w.starved++
+	}
 }
 
 // read reads packets until conn is closed. A packet holds the numbers of clients that are well,
@@ -123,75 +172,20 @@ func (w *witness) read(conn net.PacketConn, d *detector) {
 	}
 }
 
-func (w *witness) judge(v verdict) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s := &w.seen[v.client]
-	w.Check(s.suspected != v.suspect, "client %d: the same verdict twice", v.client)
-	if s.suspected = v.suspect; !v.suspect {
-		return
-	}
-	late := v.at.Sub(v.heard) - w.limit
-	w.Check(late >= 0, "client %d was suspected %v early", v.client, -late)
-	w.Check(!v.heard.Before(s.heard), "client %d was suspected although it was heard", v.client)
-	if w.dead[v.client].Load() {
-		w.delays = append(w.delays, late)
-	} else {
-		w.starved++
-	}
-}
-
-// agreed returns nil if every client was heard and exactly the dead are suspected.
-func (w *witness) agreed() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, s := range w.seen {
-		if dead := w.dead[i].Load(); s.heard.IsZero() || dead != s.suspected {
-			return fmt.Errorf("client %d: heard %t, dead %t, suspected %t",
-				i, !s.heard.IsZero(), dead, s.suspected)
-		}
-	}
-	return w.Verdict()
-}
-
-func (w *witness) play() {
-	victims := rand.Perm(len(w.dead))[:len(w.dead)/20]
-	lucky := victims[:len(victims)*2/5]
-	for _, step := range []struct {
-		change  string
-		who     []int // die or return
-		reached string
-	}{
-		{"the clients start", nil, "every client was heard, none is suspected"},
-		{fmt.Sprintf("%d clients die", len(victims)), victims, "exactly these are suspected"},
-		{fmt.Sprintf("%d of them return", len(lucky)), lucky, "these are suspected no longer"},
-		{"nothing changes", nil, "nothing has changed, and the story ends"},
-	} {
-		w.Printf("%s", step.change)
-		for _, i := range step.who {
-			w.dead[i].Store(!w.dead[i].Load())
-		}
-		if err := w.Await(w.Real(limit+interval), w.agreed); err != nil {
-			story.Must(fmt.Errorf("waiting until %s: %w", step.reached, err))
-		}
-		w.Printf("%s", step.reached)
-		time.Sleep(w.Real(2 * time.Second))
-	}
-}
-
 // send sends the heartbeats of all clients once per interval, those of a host in one packet.
 func (w *witness) send(conn net.Conn) {
 	began, every := time.Now(), w.Real(interval)
-	hosts := (len(w.dead) + perHost - 1) / perHost
-	var packet []byte
+	hosts := (len(w.seen) + perHost - 1) / perHost
 	for n := 0; !w.over.Load(); n++ {
 		time.Sleep(time.Until(began.Add(every * time.Duration(n) / time.Duration(hosts))))
-		packet = packet[:0]
-		for i := n % hosts * perHost; i < min((n%hosts+1)*perHost, len(w.dead)); i++ {
-			if !w.dead[i].Load() {
+		var packet []byte
+		w.mu.Lock()
+		for i := n % hosts * perHost; i < min((n%hosts+1)*perHost, len(w.seen)); i++ {
+			if !w.seen[i].dead {
 				packet = append(strconv.AppendInt(packet, int64(i), 10), ' ')
 			}
 		}
+		w.mu.Unlock()
 		conn.Write(packet) // a packet that cannot be sent is lost, as UDP allows
 	}
 }
