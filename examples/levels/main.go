@@ -31,6 +31,7 @@ func main() {
 	story.Program{
 		Name:     "levels",
 		About:    "Levels draws how a timer moves down the wheels, one drawing for each move.",
+		Passed:   "the timer did not fire early",
 		Scale:    20,
 		MaxScale: 1000,
 		Play: func(r *story.Run) {

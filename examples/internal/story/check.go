@@ -22,9 +22,6 @@ type event struct {
 }
 
 func (r *Run) eventLocked(name string) *event {
-	if r.events == nil {
-		r.events = make(map[string]*event)
-	}
 	if r.events[name] == nil {
 		r.events[name] = &event{}
 	}

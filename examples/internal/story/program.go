@@ -19,7 +19,7 @@ import (
 type Program struct {
 	Name   string
 	About  string // for -h: a sentence or two
-	Passed string // what the story has shown if it ends well; if empty, nothing is checked
+	Passed string // what the story has shown if it ends well
 
 	Scale    float64   // default of the flag -scale; 0 for a program without this flag
 	MaxScale float64   // beyond it timers and goroutines would be too coarse for the story
@@ -32,10 +32,10 @@ type Program struct {
 // Main is the main function of a program. The exit status is 1 if the story fails, and 2 if the
 // command line is wrong.
 func (p Program) Main() {
-	r := &Run{Out: os.Stdout, Passed: p.Passed, scale: 1, opening: p.Opening,
-		layout: cmp.Or(p.Layout, time.TimeOnly)}
 	if p.Scale != 0 {
-		flag.Float64Var(&r.scale, "scale", p.Scale, "`seconds` of the story that pass in one")
+		flag.Float64Var(&p.Scale, "scale", p.Scale, "`seconds` of the story that pass in one")
+	} else {
+		p.Scale, p.MaxScale = 1, 1
 	}
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "%s\n\nusage: go run ./examples/%s [flags]\n\n",
@@ -46,13 +46,14 @@ func (p Program) Main() {
 	if flag.NArg() > 0 {
 		Misuse("unexpected argument: %s", flag.Arg(0))
 	}
-	if p.Scale != 0 && !(r.scale >= 0.1 && r.scale <= p.MaxScale) { // NaN fails both comparisons
+	if !(p.Scale >= 0.1 && p.Scale <= p.MaxScale) { // NaN fails both comparisons
 		Misuse("-scale must be between 0.1 and %v", p.MaxScale)
 	}
 	log.SetFlags(0)
 	log.SetPrefix(p.Name + ": ")
-	r.began = time.Now().Round(0)
-	Must(r.play(p.Play))
+	r := NewRun(p.Opening, p.Scale)
+	r.Out, r.layout = os.Stdout, cmp.Or(p.Layout, time.TimeOnly)
+	Must(r.play(p))
 }
 
 // Misuse says what is wrong with the command line and exits as package flag does.
@@ -70,19 +71,20 @@ func Must(err error) {
 }
 
 // play plays the story and returns what is wrong.
-func (r *Run) play(story func(*Run)) error {
+func (r *Run) play(p Program) error {
 	before := runtime.NumGoroutine()
-	story(r)
+	p.Play(r)
 	err := r.Await(0, func() error {
 		if n := runtime.NumGoroutine() - before; n > 0 {
 			return fmt.Errorf("%d goroutines are left", n)
 		}
 		return nil
 	})
-	if err == nil && r.Passed != "" {
-		if err = r.Verdict(); err == nil {
-			r.Printf("all is well: %s", r.Passed)
-		}
+	if err == nil {
+		err = r.Verdict()
+	}
+	if err == nil {
+		r.Printf("all is well: %s", p.Passed)
 	}
 	return err
 }

@@ -13,8 +13,7 @@ import (
 // A Run is one run of a program: its clock, its output and the checks of its outcome. The clock
 // maps times of the story to times of the machine, which are all that the code to copy knows.
 type Run struct {
-	Out    io.Writer // for what Printf does not print; Printf must not run at the same time
-	Passed string    // as in Program
+	Out io.Writer // for what Printf does not print; Printf must not run at the same time
 
 	// Fixed when the run begins.
 	scale   float64   // seconds of the story in one second
@@ -30,14 +29,12 @@ type Run struct {
 // NewRun returns a run that begins now and prints nothing, for tests.
 func NewRun(opening time.Time, scale float64) *Run {
 	return &Run{Out: io.Discard, scale: scale, opening: opening, began: time.Now().Round(0),
-		layout: time.TimeOnly}
+		layout: time.TimeOnly, events: make(map[string]*event)}
 }
 
-// Real returns how long d takes to play, rounded up so that nothing is early.
+// Real returns how long d takes to play, rounded up so that nothing is early. A float64 is exact
+// for a hundred days in nanoseconds.
 func (r *Run) Real(d time.Duration) time.Duration {
-	if r.scale == 1 { // a float64 is exact for a hundred days in nanoseconds and no more
-		return d
-	}
 	return time.Duration(math.Ceil(float64(d) / r.scale))
 }
 
@@ -47,11 +44,7 @@ func (r *Run) RealAt(t time.Time) time.Time { return r.began.Add(r.Real(t.Sub(r.
 // StoryAt returns what the clocks of the story show at a time of the machine. StoryAt(RealAt(t))
 // is not before t.
 func (r *Run) StoryAt(real time.Time) time.Time {
-	d := real.Sub(r.began)
-	if r.scale != 1 {
-		d = time.Duration(math.Round(float64(d) * r.scale))
-	}
-	return r.opening.Add(d)
+	return r.opening.Add(time.Duration(math.Round(float64(real.Sub(r.began)) * r.scale)))
 }
 
 // Printf prints a line that begins with the time of the story, and indents the lines after it.
