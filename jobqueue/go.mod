@@ -1,0 +1,3 @@
+module github.com/go-timingwheel/timingwheel/jobqueue
+
+go 1.25
