@@ -63,18 +63,20 @@ type Store interface {
 // An Op is one operation for Store.Do: *Add, *Claim, *Finish, *Extend, *Cancel, *Reschedule,
 // *Update, *Requeue, *Purge or *Configure.
 type Op interface {
-	// Result is where the store puts why the operation was refused.
-	Result() *Result
+	// Outcome is where the store puts why the operation was refused.
+	Outcome() *Result
 }
 
 // A Result is embedded in every operation. Err is nil if the operation was carried out.
 type Result struct{ Err error }
 
-// Result implements Op.
-func (r *Result) Result() *Result { return r }
+// Outcome implements Op.
+func (r *Result) Outcome() *Result { return r }
 
 // A When is a time from the store's point of view: the instant At, or, if that is zero, the
-// duration In from now. What has passed is due now.
+// duration In from now. What has passed is due now. An instant that has passed stays the job's due
+// time, so that overdue jobs keep their order; for a duration below zero the due time is now,
+// rounded down. Package jobqueue passes no instant before 1970 and none beyond the year 9999.
 type When struct {
 	At time.Time
 	In time.Duration
@@ -145,7 +147,8 @@ type Add struct {
 
 // Claim leases up to Max ready jobs of a queue, and returns jobs whose leases have ended to Ready
 // first. The attempt is counted in the same write. A job that has had all its attempts becomes
-// Dead instead. A paused queue has nothing to claim.
+// Dead instead; one with a Repeat is returned all the same, with Attempts above the limit, and the
+// caller ends its run. A paused queue has nothing to claim.
 type Claim struct {
 	Result
 	Queue       string
@@ -153,9 +156,10 @@ type Claim struct {
 	Lease       time.Duration
 	MaxAttempts int // of a job that does not say; 0 for no limit
 
-	Jobs []Job
-	// Next is how long it is until the queue may have something to claim, 0 if it has more now,
-	// negative if it holds nothing that will come due.
+	Jobs   []Job
+	Buried int // how many became Dead instead
+	// Next is how long it is until the queue may have something to claim, by a due time or by the
+	// end of a lease. It is 0 if there is more now, and negative if nothing will come.
 	Next time.Duration
 }
 
@@ -171,9 +175,13 @@ const (
 	Again                 // this run of a recurring job is done; the next at When with no attempts, and Repeat replaced
 )
 
-// Finish ends a lease. Refused with ErrLeaseLost if the token is not that of the job's lease.
+// Finish ends a lease. Refused with ErrLeaseLost if the token is not that of the job's lease. A lease
+// whose time is over still counts until a Claim returns its job to Ready.
 type Finish struct {
 	Result
+	// Lazy says that no one waits for the Finish to be durable: a power loss may undo it, and the
+	// job is then delivered again. It needs no sync of its own.
+	Lazy    bool
 	Queue   string
 	ID      ID
 	Token   uint64
