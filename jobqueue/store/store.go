@@ -208,6 +208,7 @@ type Cancel struct {
 	Queue string
 	Ref   Ref
 
+	ID      ID // of the job
 	Running bool
 }
 

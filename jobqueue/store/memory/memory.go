@@ -372,6 +372,7 @@ func (s *Store) cancel(op *store.Cancel) error {
 	if j == nil || j.State == store.Done {
 		return store.ErrNotFound
 	}
+	op.ID = j.ID
 	op.Running = j.State == store.Leased
 	s.remove(j)
 	return nil

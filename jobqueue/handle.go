@@ -1,0 +1,252 @@
+package jobqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-timingwheel/timingwheel/jobqueue/store"
+)
+
+// A Handler works on a job. What it returns decides what becomes of the job:
+//
+//	nil                  it is acknowledged
+//	an error             it is tried again by the queue's Backoff, or dead after the last attempt
+//	RetryIn(d)           it is tried again in d, or dead after the last attempt
+//	Snooze(d)            it is due again in d, and the attempt does not count
+//	Bury(reason)         it is dead
+//
+// The last three may be wrapped in other errors, or joined with them. A panic is an error with the
+// stack in its text. The text of the error is kept as the job's LastError, up to 4 KiB of it.
+//
+// A job may be delivered more than once: if its lease ran out, or if the process ended before the
+// acknowledgement was stored.
+//
+// ctx has the values of Run's context. It ends when the handler has returned, after Timeout, when the
+// job is cancelled by this Client, when its lease is found to be lost, and WithGrace after the end of
+// Run's context. Its cause, as context.Cause tells it, is then ErrLeaseLost for a job that is no
+// longer the handler's.
+type Handler func(ctx context.Context, job *Job) error
+
+// Handle has jobs of a queue worked on by handler while Run is under way. It panics if the queue has a
+// handler already, or a name that cannot be used.
+func (c *Client) Handle(queue string, handler Handler, opts ...HandleOption) {
+	if handler == nil {
+		panic("jobqueue: Handle of a nil Handler")
+	}
+	if err := c.check(queue); err != nil {
+		panic(failed("Handle of", queue, err).Error())
+	}
+	d := newDispatcher(c, queue, handler, c.handleOptions(opts))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.of(queue).dispatcher.CompareAndSwap(nil, d) {
+		panic("jobqueue: the queue " + queue + " has a handler already")
+	}
+	if c.run != nil {
+		c.run.start(d, c.middleware)
+	}
+}
+
+// A Middleware makes a Handler of another one, around which it does something: logging, tracing, a
+// transaction.
+type Middleware func(next Handler) Handler
+
+// Use puts middleware around all handlers, the first one outermost. It panics while Run is under way.
+func (c *Client) Use(middleware ...Middleware) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.run != nil {
+		panic("jobqueue: Use while Run is under way")
+	}
+	c.middleware = append(c.middleware, middleware...)
+}
+
+// A HandleOption says how the jobs of a queue are worked on.
+type HandleOption func(*handleOptions)
+
+type handleOptions struct {
+	workers  int
+	lease    time.Duration
+	timeout  time.Duration
+	attempts int // 0 for no limit
+	backoff  func(attempt int, err error) (time.Duration, bool)
+}
+
+func (c *Client) handleOptions(opts []HandleOption) handleOptions {
+	o := handleOptions{workers: 10, lease: 30 * time.Second, attempts: 25}
+	Backoff(time.Second, 5*time.Second, 30*time.Second, 2*time.Minute, 10*time.Minute, 30*time.Minute, time.Hour)(&o)
+	for _, opt := range slices.Concat(c.set.handle, opts) {
+		opt(&o)
+	}
+	return o
+}
+
+// Workers sets how many jobs of the queue this process works on at a time, by default 10.
+func Workers(n int) HandleOption {
+	if n < 1 {
+		panic(fmt.Sprintf("jobqueue: Workers(%d)", n))
+	}
+	return func(o *handleOptions) { o.workers = n }
+}
+
+// Lease sets how long a job stays with a process that has died before another one gets it, by default
+// 30 s. While a handler runs, its lease is extended every third of that, so a handler may take longer.
+// On an embedded store a process that opens the file anew gets the jobs at once.
+func Lease(d time.Duration) HandleOption {
+	if d < time.Millisecond {
+		panic(fmt.Sprintf("jobqueue: Lease(%v) is shorter than a millisecond", d))
+	}
+	return func(o *handleOptions) { o.lease = d }
+}
+
+// Timeout sets how long a handler may take; the default is for as long as it likes. Then its context
+// ends. If it goes on nevertheless, its lease is no longer extended: once that has run out the job
+// is delivered again, and what the handler returns counts no more. The handler still takes up one of
+// the Workers until it returns.
+func Timeout(d time.Duration) HandleOption {
+	if d <= 0 {
+		panic(fmt.Sprintf("jobqueue: Timeout(%v) is not positive", d))
+	}
+	return func(o *handleOptions) { o.timeout = d }
+}
+
+// Attempts sets after how many attempts a job is dead, unless it has MaxAttempts of its own: by default
+// 25, which with the default Backoff takes about 19 hours. 0 is no limit.
+func Attempts(n int) HandleOption {
+	if n < 0 {
+		panic(fmt.Sprintf("jobqueue: Attempts(%d)", n))
+	}
+	return func(o *handleOptions) { o.attempts = n }
+}
+
+// Backoff sets how long a job waits after a failed attempt: the first step after the first attempt,
+// and so on, the last step after all others. The default is 1 s, 5 s, 30 s, 2 min, 10 min, 30 min, 1 h.
+func Backoff(steps ...time.Duration) HandleOption {
+	if len(steps) == 0 {
+		panic("jobqueue: Backoff without a step")
+	}
+	steps = slices.Clone(steps)
+	return BackoffFunc(func(attempt int, _ error) (time.Duration, bool) {
+		return steps[min(attempt, len(steps))-1], true
+	})
+}
+
+// FinalBackoff is Backoff, but a job that has failed after the last step is dead. It sets Attempts to
+// the number of steps and one.
+func FinalBackoff(steps ...time.Duration) HandleOption {
+	backoff := Backoff(steps...)
+	return func(o *handleOptions) {
+		backoff(o)
+		o.attempts = len(steps) + 1
+	}
+}
+
+// BackoffFunc has f say how long a job waits after a failed attempt, the first being 1, or that there
+// is to be no other: ok is then false, and the job is dead.
+func BackoffFunc(f func(attempt int, err error) (wait time.Duration, ok bool)) HandleOption {
+	if f == nil {
+		panic("jobqueue: BackoffFunc of nil")
+	}
+	return func(o *handleOptions) { o.backoff = f }
+}
+
+// A directive is an error that says what is to become of the job.
+type directive struct {
+	verdict store.Verdict
+	in      time.Duration
+	reason  string
+}
+
+// Error implements error.
+func (d *directive) Error() string {
+	switch d.verdict {
+	case store.Snooze:
+		return fmt.Sprintf("snoozed for %v", d.in)
+	case store.Bury:
+		return d.reason
+	}
+	return fmt.Sprintf("retry in %v", d.in)
+}
+
+// RetryIn returns an error for handlers: the attempt failed, and the next is in d instead of what
+// Backoff says. To keep the reason, wrap it: fmt.Errorf("%w: %w", err, jobqueue.RetryIn(d)).
+func RetryIn(d time.Duration) error {
+	return &directive{verdict: store.Retry, in: max(d, 0)}
+}
+
+// Snooze returns an error for handlers: the job is due again in d, and the attempt does not count.
+func Snooze(d time.Duration) error { return &directive{verdict: store.Snooze, in: max(d, 0)} }
+
+// Bury returns an error for handlers: the job is dead, for the reason given. A recurring job goes on
+// with its next run.
+func Bury(reason string) error { return &directive{verdict: store.Bury, reason: reason} }
+
+// errReturned says that a job was not worked on to its end as Run is about to return.
+var errReturned = errors.New("returned")
+
+// verdict fills in how the attempt at a job ends whose handler returned err.
+func (c *Client) verdict(f *store.Finish, j *store.Job, err error, o *handleOptions) {
+	f.Queue, f.ID, f.Token = j.Queue, j.ID, j.Token
+	var d *directive
+	switch {
+	case err == nil:
+		f.Verdict = store.Ack
+	case errors.Is(err, errReturned):
+		f.Verdict, f.When = store.Snooze, store.When{At: j.Due}
+	case errors.As(err, &d):
+		f.Verdict, f.When = d.verdict, store.When{In: d.in}
+	default:
+		f.Verdict = store.Retry
+		wait, ok := o.backoff(max(j.Attempts, 1), err)
+		if f.When.In = max(wait, 0); !ok {
+			f.Verdict = store.Bury
+		}
+	}
+	if f.Verdict == store.Retry || f.Verdict == store.Bury {
+		f.Error = text(err)
+	}
+	if most := attemptsOf(j, o); f.Verdict == store.Retry && most > 0 && j.Attempts >= most {
+		f.Verdict = store.Bury
+	}
+	if len(j.Repeat) > 0 && (f.Verdict == store.Ack || f.Verdict == store.Bury) {
+		c.again(f, j)
+	}
+}
+
+// again makes the end of a run, good or bad, the beginning of the wait for the next.
+func (c *Client) again(f *store.Finish, j *store.Job) {
+	r, err := parseRepeat(j.Repeat)
+	if err == nil {
+		var next time.Time
+		if next, f.Repeat, err = c.nextRun(*r, time.Now()); err == nil && next.IsZero() {
+			return // that was the last
+		}
+		if err == nil {
+			f.Failed = f.Verdict == store.Bury
+			f.Verdict, f.When = store.Again, store.When{At: next}
+			return
+		}
+	}
+	f.Verdict, f.Error = store.Bury, text(fmt.Errorf("no next run: %w", err))
+}
+
+func attemptsOf(j *store.Job, o *handleOptions) int {
+	if j.MaxAttempts > 0 {
+		return j.MaxAttempts
+	}
+	return o.attempts
+}
+
+const maxErrorText = 4096 // bytes: enough for a stack's upper part, which tells where
+
+func text(err error) string {
+	s := err.Error()
+	if len(s) > maxErrorText {
+		s = s[:maxErrorText]
+	}
+	return strings.ToValidUTF8(s, "?")
+}
