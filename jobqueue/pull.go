@@ -191,7 +191,7 @@ func (g *gate) wait(ctx context.Context, closing <-chan struct{}, next time.Dura
 	through := make(chan struct{})
 	g.waiting = append(g.waiting, through)
 	if next >= 0 {
-		g.setLocked(next)
+		g.setLocked(max(next, time.Millisecond)) // a store whose clock and answer disagree says 0
 	}
 	g.mu.Unlock()
 

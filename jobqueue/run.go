@@ -241,9 +241,13 @@ func (d *dispatcher) interrupt() {
 
 // checkIdleLocked notices the end after stop.
 func (d *dispatcher) checkIdleLocked() {
-	if d.on || d.workers > 0 || d.busy || d.beating || len(d.outcomes) > 0 {
+	if d.on || d.workers > 0 || d.busy || len(d.outcomes) > 0 {
 		return
 	}
+	if d.beating && !d.beat.Stop() {
+		return // extend is under way
+	}
+	d.beating = false
 	select {
 	case <-d.idle:
 	default:

@@ -115,6 +115,7 @@ func TestAFailedAttemptIsRetried(t *testing.T) {
 		id, err := c.Add(t.Context(), "q", []byte("x"))
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		// The waits begin when the outcome is stored, with others a moment after the handler.
 		require.Equal(t, []time.Duration{0, time.Second, 61 * time.Second, 121 * time.Second}, at)
 		job, err := c.Get(t.Context(), "q", ByID(id))

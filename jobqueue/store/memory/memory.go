@@ -186,26 +186,28 @@ func (s *Store) add(op *store.Add, now time.Time) error {
 // makeRoom refuses a job of n more bytes, or buries the oldest jobs, as the limits say. The job old,
 // if there is one, is about to be replaced and counts no longer.
 func (s *Store) makeRoom(name string, old *job, n int64, now time.Time) error {
+	var victims []*job // buried only if they make room enough
 	for _, scope := range []string{name, namespace(name)} {
 		limits := s.limitsOf(scope)
-		if limits.Bytes > 0 && n > limits.Bytes {
-			return store.ErrFull
-		}
-		for {
-			jobs, bytes := s.held(scope)
-			if old != nil {
+		jobs, bytes := s.held(scope)
+		for _, gone := range append(victims, old) {
+			if gone != nil {
 				jobs--
-				bytes -= size(old)
+				bytes -= size(gone)
 			}
-			if (limits.Jobs == 0 || jobs < limits.Jobs) && (limits.Bytes == 0 || bytes+n <= limits.Bytes) {
-				break
-			}
-			victim := s.oldest(scope, old)
+		}
+		for limits.Jobs > 0 && jobs >= limits.Jobs || limits.Bytes > 0 && bytes+n > limits.Bytes {
+			victim := s.oldest(scope, append(victims, old))
 			if !limits.DropOldest || victim == nil {
 				return store.ErrFull
 			}
-			s.bury(victim, "dropped to make room", now)
+			victims = append(victims, victim)
+			jobs--
+			bytes -= size(victim)
 		}
+	}
+	for _, victim := range victims {
+		s.bury(victim, "dropped to make room", now)
 	}
 	return nil
 }
@@ -229,14 +231,14 @@ func (s *Store) held(scope string) (jobs int, bytes int64) {
 	return jobs, bytes
 }
 
-// oldest returns the pending job of a queue or a namespace that is due first, other than except.
-func (s *Store) oldest(scope string, except *job) (first *job) {
+// oldest returns the pending job of a queue or a namespace that is due first, other than those given.
+func (s *Store) oldest(scope string, except []*job) (first *job) {
 	for name, q := range s.queues {
 		if name != scope && namespace(name) != scope {
 			continue
 		}
 		for _, j := range q.pending.jobs {
-			if j == except {
+			if slices.Contains(except, j) {
 				continue
 			}
 			if first == nil || byDue(j, first) < 0 {
@@ -720,6 +722,11 @@ func (l *list) insert(j *job) {
 
 func (l *list) remove(j *job) {
 	i, _ := slices.BinarySearchFunc(l.jobs, j, l.compare)
+	if i == 0 { // what claims take, without moving all the others
+		l.jobs[0] = nil
+		l.jobs = l.jobs[1:]
+		return
+	}
 	l.jobs = slices.Delete(l.jobs, i, i+1)
 }
 
