@@ -12,8 +12,11 @@ import (
 // is stored. It returns the job's ID, or under the policy Keep that of the live job with the key,
 // so that an Add whose outcome is unknown may simply be called again if it has a key.
 //
-// body must not change while Add runs. It may be used again afterwards, unless Add returned ErrUnknown.
-func (c *Client) Add(ctx context.Context, queue string, body []byte, opts ...AddOption) (ID, error) {
+// body must not change while Add runs. It may be used again afterwards, unless Add returned
+// ErrUnknown.
+func (c *Client) Add(ctx context.Context, queue string, body []byte, opts ...AddOption) (
+	ID, error,
+) {
 	op, err := c.addition(queue, body, opts)
 	if err != nil {
 		return 0, failed("add to", queue, err)
@@ -34,7 +37,9 @@ type Item struct {
 // AddMany adds jobs to a queue, all in one write. The options hold for every Item, before its own.
 // It returns the ID of each. If some are refused, the others are stored all the same: the error is
 // then an AddErrors, and the IDs of the refused are 0.
-func (c *Client) AddMany(ctx context.Context, queue string, items []Item, opts ...AddOption) ([]ID, error) {
+func (c *Client) AddMany(ctx context.Context, queue string, items []Item, opts ...AddOption) (
+	[]ID, error,
+) {
 	if err := c.check(queue); err != nil {
 		return nil, failed("add to", queue, err)
 	}
@@ -75,8 +80,8 @@ func (c *Client) AddMany(ctx context.Context, queue string, items []Item, opts .
 	return ids, nil
 }
 
-// AddErrors has, for each Item of an AddMany, why it was refused, or nil. errors.As finds it in what
-// AddMany returned, and errors.Is the reasons in it.
+// AddErrors has, for each Item of an AddMany, why it was refused, or nil. errors.As finds it in
+// what AddMany returned, and errors.Is the reasons in it.
 type AddErrors []error
 
 // Error implements error.
@@ -156,7 +161,7 @@ func at(t time.Time) (store.When, error) {
 func Key(key string) AddOption {
 	return func(a *addition) {
 		if len(key) > maxKey {
-			a.refuse(fmt.Errorf("%w: a key of %d bytes; the limit is %d", ErrTooLarge, len(key), maxKey))
+			a.refuse(tooLarge("key", len(key), maxKey))
 		}
 		a.Job.Key = key
 	}
@@ -168,7 +173,7 @@ type Conflict = store.Conflict
 // The policies for OnConflict.
 const (
 	Keep    = store.Keep    // the live job stays as it is, and Add returns its ID; the default
-	Replace = store.Replace // the new job takes its place; if it is being worked on, its Ack is refused
+	Replace = store.Replace // the new job takes its place, whose Ack is refused if it is being worked on
 	Fail    = store.Fail    // Add returns ErrKeyExists
 )
 
@@ -183,8 +188,8 @@ func OnConflict(policy Conflict) AddOption {
 }
 
 // Priority says which of the jobs that are due at the same millisecond goes first: the one with the
-// lower number, from -128 to 127, by default 0. It does not let a job pass others that are due before
-// it.
+// lower number, from -128 to 127, by default 0. It does not let a job pass others that are due
+// before it.
 func Priority(p int) AddOption {
 	return func(a *addition) {
 		if p < -128 || p > 127 {
@@ -220,7 +225,7 @@ func (c *Client) addition(queue string, body []byte, opts []AddOption) (*store.A
 		return nil, a.err
 	}
 	if len(body) > c.set.maxBody {
-		return nil, fmt.Errorf("%w: a body of %d bytes; the limit is %d", ErrTooLarge, len(body), c.set.maxBody)
+		return nil, tooLarge("body", len(body), c.set.maxBody)
 	}
 	if a.repeat != nil {
 		if err := c.firstRun(a, time.Now()); err != nil {
@@ -228,6 +233,10 @@ func (c *Client) addition(queue string, body []byte, opts []AddOption) (*store.A
 		}
 	}
 	return &a.Add, nil
+}
+
+func tooLarge(what string, size, limit int) error {
+	return fmt.Errorf("%w: a %s of %d bytes; the limit is %d", ErrTooLarge, what, size, limit)
 }
 
 func (c *Client) added(queue string, op *store.Add) {

@@ -7,7 +7,9 @@
 //	})
 //	go q.Run(ctx) // until ctx ends; handlers that run finish
 //
-//	id, err := q.Add(ctx, "orders/expire", []byte("17"), jobqueue.In(30*time.Minute), jobqueue.Key("order-17"))
-//	err = q.Cancel(ctx, "orders/expire", jobqueue.ByKey("order-17"))                // nil: no delivery begins any more
-//	err = q.Reschedule(ctx, "orders/expire", jobqueue.ByKey("order-17"), time.Hour) // instead of half an hour
+//	order := jobqueue.ByKey("order-17")
+//	id, err := q.Add(ctx, "orders/expire", []byte("17"),
+//		jobqueue.In(30*time.Minute), jobqueue.Key("order-17"))
+//	err = q.Reschedule(ctx, "orders/expire", order, time.Hour) // from now, instead of half an hour
+//	err = q.Cancel(ctx, "orders/expire", order)                // nil: no delivery begins any more
 package jobqueue

@@ -26,7 +26,7 @@ type QueueStats struct {
 	Delayed, Ready, Leased, Dead, Done int
 
 	Bytes  int64         // of the bodies and keys of live jobs
-	Next   time.Duration // until the next job is due or the next lease ends, negative if there is none
+	Next   time.Duration // until a job is due or a lease ends, negative if there is none
 	Oldest time.Duration // how long the longest waiting ready job has been due
 
 	Counters
@@ -79,23 +79,28 @@ func (c *Client) Stats(ctx context.Context) (Stats, error) {
 		}
 		seen[info.Name] = true
 		stats.Queues = append(stats.Queues, c.queueStats(info))
-		if slash := strings.IndexByte(info.Name, '/'); slash >= 0 && spaces[info.Name[:slash+1]] != nil {
-			space := spaces[info.Name[:slash+1]]
+		name, _, _ := strings.Cut(info.Name, "/")
+		if space := spaces[name+"/"]; space != nil && name != info.Name {
 			space.Jobs += info.Delayed + info.Ready + info.Leased
 			space.Bytes += info.Bytes
 		}
 	}
 	c.local.Range(func(name, _ any) bool {
 		if !seen[name.(string)] { // it is empty by now
-			stats.Queues = append(stats.Queues, c.queueStats(store.QueueInfo{Name: name.(string), Next: -1}))
+			empty := store.QueueInfo{Name: name.(string), Next: -1}
+			stats.Queues = append(stats.Queues, c.queueStats(empty))
 		}
 		return true
 	})
-	slices.SortFunc(stats.Queues, func(a, b QueueStats) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(stats.Queues, func(a, b QueueStats) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	for _, space := range spaces {
 		stats.Namespaces = append(stats.Namespaces, *space)
 	}
-	slices.SortFunc(stats.Namespaces, func(a, b NamespaceStats) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(stats.Namespaces, func(a, b NamespaceStats) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	return stats, nil
 }
 
@@ -125,8 +130,8 @@ func (c *Client) queueStats(info store.QueueInfo) QueueStats {
 	return s
 }
 
-// DueIn counts the jobs of a queue that come due in consecutive spans of time, which end so far from
-// now. The first count includes what is due already.
+// DueIn counts the jobs of a queue that come due in consecutive spans of time, which end so far
+// from now. The first count includes what is due already.
 func (c *Client) DueIn(ctx context.Context, queue string, ends ...time.Duration) ([]int, error) {
 	if err := c.check(queue); err != nil {
 		return nil, failed("count in", queue, err)
@@ -142,7 +147,8 @@ func isNamespace(name string) bool { return strings.HasSuffix(name, "/") }
 
 // counters are the Counters of a queue while they are being counted.
 type counters struct {
-	added, cancelled, rescheduled, delivered, acked, retried, snoozed, buried, panics, refused, returned atomic.Int64
+	added, cancelled, rescheduled, delivered, acked     atomic.Int64
+	retried, snoozed, buried, panics, refused, returned atomic.Int64
 
 	lateness, duration histogram
 }
@@ -186,8 +192,8 @@ func (c *counters) late(now time.Time, job *Job) {
 	c.lateness.add(now.Sub(since))
 }
 
-// HistogramBound returns the upper bound of Histogram.Counts[i]: 1, 2 and 5 times each power of ten,
-// from 100 us to 5,000 s; for the last it is the longest duration there is.
+// HistogramBound returns the upper bound of Histogram.Counts[i]: 1, 2 and 5 times each power of
+// ten, from 100 us to 5,000 s; for the last it is the longest duration there is.
 func HistogramBound(i int) time.Duration {
 	if i >= histogramBounds {
 		return math.MaxInt64

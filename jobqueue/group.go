@@ -30,8 +30,8 @@ type batch struct {
 	err  error
 }
 
-// do returns when the operations are stored, or when ctx ends: those that have not been handed to the
-// store by then are taken back; otherwise the error matches ErrUnknown too.
+// do returns when the operations are stored, or when ctx ends: those that have not been handed to
+// the store by then are taken back; otherwise the error matches ErrUnknown too.
 func (g *group) do(ctx context.Context, ops ...store.Op) error {
 	if err := ctx.Err(); err != nil {
 		return err

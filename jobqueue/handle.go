@@ -25,14 +25,14 @@ import (
 // A job may be delivered more than once: if its lease ran out, or if the process ended before the
 // acknowledgement was stored.
 //
-// ctx has the values of Run's context. It ends when the handler has returned, after Timeout, when the
-// job is cancelled by this Client, when its lease is found to be lost, and WithGrace after the end of
-// Run's context. Its cause, as context.Cause tells it, is then ErrLeaseLost for a job that is no
-// longer the handler's.
+// ctx has the values of Run's context. It ends when the handler has returned, after Timeout, when
+// the job is cancelled by this Client, when its lease is found to be lost, and WithGrace after the
+// end of Run's context. Its cause, as context.Cause tells it, is then ErrLeaseLost for a job that
+// is no longer the handler's.
 type Handler func(ctx context.Context, job *Job) error
 
-// Handle has jobs of a queue worked on by handler while Run is under way. It panics if the queue has a
-// handler already, or a name that cannot be used.
+// Handle has jobs of a queue worked on by handler while Run is under way. It panics if the queue
+// has a handler already, or a name that cannot be used.
 func (c *Client) Handle(queue string, handler Handler, opts ...HandleOption) {
 	if handler == nil {
 		panic("jobqueue: Handle of a nil Handler")
@@ -55,7 +55,8 @@ func (c *Client) Handle(queue string, handler Handler, opts ...HandleOption) {
 // transaction.
 type Middleware func(next Handler) Handler
 
-// Use puts middleware around all handlers, the first one outermost. It panics while Run is under way.
+// Use puts middleware around all handlers, the first one outermost. It panics while Run is under
+// way.
 func (c *Client) Use(middleware ...Middleware) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +79,8 @@ type handleOptions struct {
 
 func (c *Client) handleOptions(opts []HandleOption) handleOptions {
 	o := handleOptions{workers: 10, lease: 30 * time.Second, attempts: 25}
-	Backoff(time.Second, 5*time.Second, 30*time.Second, 2*time.Minute, 10*time.Minute, 30*time.Minute, time.Hour)(&o)
+	Backoff(time.Second, 5*time.Second, 30*time.Second,
+		2*time.Minute, 10*time.Minute, 30*time.Minute, time.Hour)(&o)
 	for _, opt := range slices.Concat(c.set.handle, opts) {
 		opt(&o)
 	}
@@ -93,9 +95,9 @@ func Workers(n int) HandleOption {
 	return func(o *handleOptions) { o.workers = n }
 }
 
-// Lease sets how long a job stays with a process that has died before another one gets it, by default
-// 30 s. While a handler runs, its lease is extended every third of that, so a handler may take longer.
-// On an embedded store a process that opens the file anew gets the jobs at once.
+// Lease sets how long a job stays with a process that has died before another one gets it, by
+// default 30 s. While a handler runs, its lease is extended every third of that, so a handler may
+// take longer. On an embedded store a process that opens the file anew gets the jobs at once.
 func Lease(d time.Duration) HandleOption {
 	if d < time.Millisecond {
 		panic(fmt.Sprintf("jobqueue: Lease(%v) is shorter than a millisecond", d))
@@ -103,10 +105,10 @@ func Lease(d time.Duration) HandleOption {
 	return func(o *handleOptions) { o.lease = d }
 }
 
-// Timeout sets how long a handler may take; the default is for as long as it likes. Then its context
-// ends. If it goes on nevertheless, its lease is no longer extended: once that has run out the job
-// is delivered again, and what the handler returns counts no more. The handler still takes up one of
-// the Workers until it returns.
+// Timeout sets how long a handler may take; the default is for as long as it likes. Then its
+// context ends. If it goes on nevertheless, its lease is no longer extended: once that has run out
+// the job is delivered again, and what the handler returns counts no more. The handler still takes
+// up one of the Workers until it returns.
 func Timeout(d time.Duration) HandleOption {
 	if d <= 0 {
 		panic(fmt.Sprintf("jobqueue: Timeout(%v) is not positive", d))
@@ -114,8 +116,8 @@ func Timeout(d time.Duration) HandleOption {
 	return func(o *handleOptions) { o.timeout = d }
 }
 
-// Attempts sets after how many attempts a job is dead, unless it has MaxAttempts of its own: by default
-// 25, which with the default Backoff takes about 19 hours. 0 is no limit.
+// Attempts sets after how many attempts a job is dead, unless it has MaxAttempts of its own: by
+// default 25, which with the default Backoff takes about 19 hours. 0 is no limit.
 func Attempts(n int) HandleOption {
 	if n < 0 {
 		panic(fmt.Sprintf("jobqueue: Attempts(%d)", n))
@@ -124,7 +126,8 @@ func Attempts(n int) HandleOption {
 }
 
 // Backoff sets how long a job waits after a failed attempt: the first step after the first attempt,
-// and so on, the last step after all others. The default is 1 s, 5 s, 30 s, 2 min, 10 min, 30 min, 1 h.
+// and so on, the last step after all others. The default is 1 s, 5 s, 30 s, 2 min, 10 min, 30 min,
+// 1 h.
 func Backoff(steps ...time.Duration) HandleOption {
 	if len(steps) == 0 {
 		panic("jobqueue: Backoff without a step")
@@ -135,8 +138,8 @@ func Backoff(steps ...time.Duration) HandleOption {
 	})
 }
 
-// FinalBackoff is Backoff, but a job that has failed after the last step is dead. It sets Attempts to
-// the number of steps and one.
+// FinalBackoff is Backoff, but a job that has failed after the last step is dead. It sets Attempts
+// to the number of steps and one.
 func FinalBackoff(steps ...time.Duration) HandleOption {
 	backoff := Backoff(steps...)
 	return func(o *handleOptions) {
@@ -145,8 +148,8 @@ func FinalBackoff(steps ...time.Duration) HandleOption {
 	}
 }
 
-// BackoffFunc has f say how long a job waits after a failed attempt, the first being 1, or that there
-// is to be no other: ok is then false, and the job is dead.
+// BackoffFunc has f say how long a job waits after a failed attempt, the first being 1, or that
+// there is to be no other: ok is then false, and the job is dead.
 func BackoffFunc(f func(attempt int, err error) (wait time.Duration, ok bool)) HandleOption {
 	if f == nil {
 		panic("jobqueue: BackoffFunc of nil")
@@ -181,8 +184,8 @@ func RetryIn(d time.Duration) error {
 // Snooze returns an error for handlers: the job is due again in d, and the attempt does not count.
 func Snooze(d time.Duration) error { return &directive{verdict: store.Snooze, in: max(d, 0)} }
 
-// Bury returns an error for handlers: the job is dead, for the reason given. A recurring job goes on
-// with its next run.
+// Bury returns an error for handlers: the job is dead, for the reason given. A recurring job goes
+// on with its next run.
 func Bury(reason string) error { return &directive{verdict: store.Bury, reason: reason} }
 
 // errReturned says that a job was not worked on to its end as Run is about to return.

@@ -81,8 +81,8 @@ func tick() time.Duration {
 }
 
 // Close ends Run as the end of its context does and waits for it, stores what is under way, and
-// closes the store. Calls of Reserve that wait return ErrClosed, as do all calls afterwards. Closing
-// a Client twice does nothing.
+// closes the store. Calls of Reserve that wait return ErrClosed, as do all calls afterwards.
+// Closing a Client twice does nothing.
 func (c *Client) Close() (err error) {
 	c.closed.Do(func() {
 		close(c.closing)
@@ -131,9 +131,9 @@ func WithMaxBody(bytes int) Option {
 	return func(s *settings) { s.maxBody = bytes }
 }
 
-// WithGrace sets how long handlers may go on after the context of Run has ended. Then their contexts
-// end too; a handler that returns an error because of this gives its job back without losing an
-// attempt. By default they may go on for as long as they like.
+// WithGrace sets how long handlers may go on after the context of Run has ended. Then their
+// contexts end too; a handler that returns an error because of this gives its job back without
+// losing an attempt. By default they may go on for as long as they like.
 func WithGrace(d time.Duration) Option {
 	if d <= 0 {
 		panic("jobqueue: WithGrace of a duration that is not positive")
@@ -154,22 +154,22 @@ func WithQueues(names ...string) Option {
 	}
 }
 
-// WithDefaults sets options for every Handle of the Client. Backoff and Attempts among them hold for
-// Reserve too.
+// WithDefaults sets options for every Handle of the Client. Backoff and Attempts among them hold
+// for Reserve too.
 func WithDefaults(opts ...HandleOption) Option {
 	return func(s *settings) { s.handle = append(s.handle, opts...) }
 }
 
 // The reasons for which calls fail.
 var (
-	ErrNotFound  = store.ErrNotFound  // there is no such job, or not in a state that the call is for
+	ErrNotFound  = store.ErrNotFound  // no such job, or not in a state that the call is for
 	ErrKeyExists = store.ErrKeyExists // a live job has the key, and the policy is Fail
 	ErrLeaseLost = store.ErrLeaseLost // the lease ran out and the job went on, or it was cancelled
 	ErrLeased    = store.ErrLeased    // the job is being worked on
 	ErrFull      = store.ErrFull      // the queue or its namespace has reached its limits
 	ErrTooLarge  = store.ErrTooLarge  // the body or the key is too long
 	ErrClosed    = store.ErrClosed    // the Client or its store is closed
-	ErrFailed    = store.ErrFailed    // the store has failed, and does nothing more until it is opened anew
+	ErrFailed    = store.ErrFailed    // the store has failed, and must be opened anew
 	ErrUnknown   = store.ErrUnknown   // what was asked for may have been done or not
 	ErrLocked    = store.ErrLocked    // another process has the file open
 	ErrCorrupt   = store.ErrCorrupt   // the file is damaged
@@ -210,8 +210,9 @@ func (c *Client) check(queue string) error {
 	if _, ok := c.local.Load(queue); ok {
 		return nil
 	}
-	if queue == "" || len(queue) > 255 || strings.HasPrefix(queue, "/") || strings.HasSuffix(queue, "/") ||
-		!utf8.ValidString(queue) || strings.ContainsFunc(queue, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	odd := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+	if queue == "" || len(queue) > 255 || strings.ContainsFunc(queue, odd) ||
+		strings.HasPrefix(queue, "/") || strings.HasSuffix(queue, "/") {
 		return ErrBadName
 	}
 	return nil
@@ -228,7 +229,8 @@ func (c *Client) of(queue string) *local {
 	return actual.(*local)
 }
 
-// wake is called by the store, perhaps with a lock of it held, when a queue may have a job to claim.
+// wake is called by the store, perhaps with a lock of it held, when a queue may have a job to
+// claim.
 func (c *Client) wake(queue string, in time.Duration) {
 	l, ok := c.local.Load(queue)
 	if !ok {

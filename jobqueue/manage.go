@@ -10,9 +10,9 @@ import (
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
-// Cancel removes a job that is live or dead. When it returns nil, no delivery begins any more. If the
-// job was being worked on, it returns ErrRunning: no other delivery begins, the acknowledgement will
-// be refused, and if it is a handler of this Client its context ends.
+// Cancel removes a job that is live or dead. When it returns nil, no delivery begins any more. If
+// the job was being worked on, it returns ErrRunning: no other delivery begins, the acknowledgement
+// will be refused, and if it is a handler of this Client its context ends.
 func (c *Client) Cancel(ctx context.Context, queue string, ref Ref) error {
 	op := &store.Cancel{Queue: queue, Ref: ref}
 	if err := c.do(ctx, "cancel in", queue, op); err != nil {
@@ -56,7 +56,7 @@ func (c *Client) reschedule(ctx context.Context, queue string, ref Ref, when sto
 // returns ErrLeased.
 func (c *Client) UpdateBody(ctx context.Context, queue string, ref Ref, body []byte) error {
 	if len(body) > c.set.maxBody {
-		return failed("update in", queue, fmt.Errorf("%w: a body of %d bytes; the limit is %d", ErrTooLarge, len(body), c.set.maxBody))
+		return failed("update in", queue, tooLarge("body", len(body), c.set.maxBody))
 	}
 	return c.do(ctx, "update in", queue, &store.Update{Queue: queue, Ref: ref, Body: body})
 }
@@ -77,16 +77,19 @@ func (c *Client) Get(ctx context.Context, queue string, ref Ref) (*Job, error) {
 // A Cursor is a place in a List. It is a text that may be stored or sent.
 type Cursor = store.Cursor
 
-// List returns up to limit jobs of a queue in a state: those that are live in the order in which they
-// are due, the others in the order in which they finished. It begins behind the cursor after, and
-// returns the cursor for the next call; an empty one is the beginning, and the end. A job that comes,
-// goes or moves meanwhile may be missing or appear twice.
-func (c *Client) List(ctx context.Context, queue string, state State, after Cursor, limit int) ([]*Job, Cursor, error) {
+// List returns up to limit jobs of a queue in a state: those that are live in the order in which
+// they are due, the others in the order in which they finished. It begins behind the cursor after,
+// and returns the cursor for the next call; an empty one is the beginning, and the end. A job that
+// comes, goes or moves meanwhile may be missing or appear twice.
+func (c *Client) List(ctx context.Context, queue string, state State, after Cursor, limit int) (
+	[]*Job, Cursor, error,
+) {
 	if err := c.check(queue); err != nil {
 		return nil, "", failed("list", queue, err)
 	}
 	if limit < 1 || state < Delayed || state > Done {
-		return nil, "", failed("list", queue, fmt.Errorf("%w: a list of %d jobs in state %d", ErrInvalid, limit, state))
+		err := fmt.Errorf("%w: a list of %d jobs in state %d", ErrInvalid, limit, state)
+		return nil, "", failed("list", queue, err)
 	}
 	found, next, err := c.store.List(ctx, queue, state, after, limit)
 	if err != nil {
@@ -100,8 +103,8 @@ func (c *Client) List(ctx context.Context, queue string, state State, after Curs
 	return jobs, next, nil
 }
 
-// Jobs returns all jobs of a queue in a state, as List has them, read in pages. It ends with the first
-// error.
+// Jobs returns all jobs of a queue in a state, as List has them, read in pages. It ends with the
+// first error.
 func (c *Client) Jobs(ctx context.Context, queue string, state State) iter.Seq2[*Job, error] {
 	return func(yield func(*Job, error) bool) {
 		var after Cursor
@@ -124,14 +127,14 @@ func (c *Client) Jobs(ctx context.Context, queue string, state State) iter.Seq2[
 	}
 }
 
-// Requeue makes a dead job ready again, with all its attempts before it. If a live job has its key by
-// now, it returns ErrKeyExists.
+// Requeue makes a dead job ready again, with all its attempts before it. If a live job has its key
+// by now, it returns ErrKeyExists.
 func (c *Client) Requeue(ctx context.Context, queue string, id ID) error {
 	return c.do(ctx, "requeue in", queue, &store.Requeue{Queue: queue, Ref: ByID(id)})
 }
 
-// RequeueAll makes the dead jobs of a queue ready again, and returns how many. Those whose key a live
-// job has by now stay dead.
+// RequeueAll makes the dead jobs of a queue ready again, and returns how many. Those whose key a
+// live job has by now stay dead.
 func (c *Client) RequeueAll(ctx context.Context, queue string) (n int, err error) {
 	for {
 		op := &store.Requeue{Queue: queue, Max: manyAtATime}
@@ -169,7 +172,8 @@ func (c *Client) Purge(ctx context.Context, queue string, state State) (n int, e
 // was claimed for them is ready again with no attempt lost.
 func (c *Client) Pause(ctx context.Context, queue string) error {
 	paused := true
-	if err := c.do(ctx, "pause", queue, &store.Configure{Queue: queue, Paused: &paused}); err != nil {
+	op := &store.Configure{Queue: queue, Paused: &paused}
+	if err := c.do(ctx, "pause", queue, op); err != nil {
 		return err
 	}
 	if d := c.of(queue).dispatcher.Load(); d != nil {
@@ -187,8 +191,8 @@ func (c *Client) Resume(ctx context.Context, queue string) error {
 // Limits bound what a queue or a namespace holds of live jobs.
 type Limits = store.Limits
 
-// Limit bounds a queue, or a namespace if the name ends with a slash: all queues whose names begin so,
-// up to the first slash, together. The limits are stored. The zero Limits are none.
+// Limit bounds a queue, or a namespace if the name ends with a slash: all queues whose names begin
+// so, up to the first slash, together. The limits are stored. The zero Limits are none.
 func (c *Client) Limit(ctx context.Context, name string, limits Limits) error {
 	if limits.Jobs < 0 || limits.Bytes < 0 {
 		return failed("limit", name, fmt.Errorf("%w: a limit below zero", ErrInvalid))
@@ -207,8 +211,9 @@ func (c *Client) Limit(ctx context.Context, name string, limits Limits) error {
 // ErrNoBackup is returned by Backup if the store has none.
 var ErrNoBackup = errors.New("the store makes no backups")
 
-// Backup writes a copy of the store, as it was at one moment, to a path where nothing is yet. Jobs go
-// on meanwhile. Stores other than the embedded one may have no backup; the error is then ErrNoBackup.
+// Backup writes a copy of the store, as it was at one moment, to a path where nothing is yet. Jobs
+// go on meanwhile. Stores other than the embedded one may have no backup; the error is then
+// ErrNoBackup.
 func (c *Client) Backup(ctx context.Context, path string) error {
 	s, ok := c.store.(interface {
 		Backup(ctx context.Context, path string) error

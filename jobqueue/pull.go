@@ -10,10 +10,12 @@ import (
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
-// Reserve is for programs that bring their own workers. It waits until a job of the queue is due, or
-// ctx ends, and leases up to n that are. Each Delivery has to be ended with Ack, Nack or Bury before
-// its lease runs out, or be extended; otherwise the job is delivered again.
-func (c *Client) Reserve(ctx context.Context, queue string, n int, lease time.Duration) ([]*Delivery, error) {
+// Reserve is for programs that bring their own workers. It waits until a job of the queue is due,
+// or ctx ends, and leases up to n that are. Each Delivery has to be ended with Ack, Nack or Bury
+// before its lease runs out, or be extended; otherwise the job is delivered again.
+func (c *Client) Reserve(ctx context.Context, queue string, n int, lease time.Duration) (
+	[]*Delivery, error,
+) {
 	for {
 		got, next, seen, err := c.reserve(ctx, queue, n, lease)
 		if err != nil {
@@ -29,7 +31,9 @@ func (c *Client) Reserve(ctx context.Context, queue string, n int, lease time.Du
 }
 
 // TryReserve is Reserve that does not wait: it returns nothing if no job is due.
-func (c *Client) TryReserve(ctx context.Context, queue string, n int, lease time.Duration) ([]*Delivery, error) {
+func (c *Client) TryReserve(ctx context.Context, queue string, n int, lease time.Duration) (
+	[]*Delivery, error,
+) {
 	got, _, _, err := c.reserve(ctx, queue, n, lease)
 	if err != nil {
 		return nil, failed("reserve from", queue, err)
@@ -39,7 +43,9 @@ func (c *Client) TryReserve(ctx context.Context, queue string, n int, lease time
 
 // reserve claims once. It returns how long it is until there may be more, negative for never, and
 // what the gate's version was before.
-func (c *Client) reserve(ctx context.Context, queue string, n int, lease time.Duration) (got []*Delivery, next time.Duration, seen uint64, err error) {
+func (c *Client) reserve(ctx context.Context, queue string, n int, lease time.Duration) (
+	got []*Delivery, next time.Duration, seen uint64, err error,
+) {
 	if err := c.check(queue); err != nil {
 		return nil, 0, 0, err
 	}
@@ -67,7 +73,8 @@ func (c *Client) reserve(ctx context.Context, queue string, n int, lease time.Du
 		if most := attemptsOf(j, &opts); most > 0 && j.Attempts > most { // only a recurring job
 			d.job.Attempts = most
 			if err := d.end(ctx, errLastLease); err != nil {
-				c.set.log.Error("jobqueue: a run was not ended", "queue", queue, "id", d.ID, "error", err)
+				c.set.log.Error("jobqueue: a run was not ended",
+					"queue", queue, "id", d.ID, "error", err)
 			}
 			continue
 		}
@@ -102,14 +109,17 @@ func (d *Delivery) Nack(ctx context.Context, err error) error {
 }
 
 // Bury says that there is to be no other attempt: the job is dead.
-func (d *Delivery) Bury(ctx context.Context, reason string) error { return d.end(ctx, Bury(reason)) }
+func (d *Delivery) Bury(ctx context.Context, reason string) error {
+	return d.end(ctx, Bury(reason))
+}
 
 // Extend has the lease end so far from now.
 func (d *Delivery) Extend(ctx context.Context, lease time.Duration) error {
 	if lease < time.Millisecond {
 		return failed("extend in", d.Queue, fmt.Errorf("%w: a lease of %v", ErrInvalid, lease))
 	}
-	return d.client.do(ctx, "extend in", d.Queue, &store.Extend{Queue: d.Queue, ID: d.ID, Token: d.job.Token, Lease: lease})
+	op := &store.Extend{Queue: d.Queue, ID: d.ID, Token: d.job.Token, Lease: lease}
+	return d.client.do(ctx, "extend in", d.Queue, op)
 }
 
 func (d *Delivery) end(ctx context.Context, outcome error) error {
@@ -129,7 +139,7 @@ type gate struct {
 	mu      sync.Mutex
 	timer   timingwheel.Timer // calls open at the time next
 	next    time.Time         // zero if the timer is not set
-	version uint64            // counts what was heard, so that nothing is missed between a claim and a wait
+	version uint64            // counts what was heard, so that a wait misses nothing since its claim
 	waiting []chan struct{}   // closed to let one through; the first came first
 }
 
@@ -182,7 +192,9 @@ func (g *gate) openLocked() {
 
 // wait returns nil when it is time to claim again: something was heard since look returned seen, or
 // next has passed.
-func (g *gate) wait(ctx context.Context, closing <-chan struct{}, next time.Duration, seen uint64) error {
+func (g *gate) wait(
+	ctx context.Context, closing <-chan struct{}, next time.Duration, seen uint64,
+) error {
 	g.mu.Lock()
 	if g.version != seen {
 		g.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // copy among the dead letters, and the recurrence goes on.
 type Repeat struct {
 	Every     time.Duration `json:"every,omitempty"`     // the period, or
-	Cron      string        `json:"cron,omitempty"`      // five fields or a descriptor such as @daily, or
+	Cron      string        `json:"cron,omitempty"`      // a crontab line, or
 	Scheduler string        `json:"scheduler,omitempty"` // the name of a registered Scheduler
 
 	Zone  string    `json:"zone,omitempty"`  // of Cron and of the times that a Scheduler is given
@@ -45,8 +45,8 @@ func Cron(line, zone string) AddOption {
 	return repeat(func(r *Repeat) { r.Cron, r.Zone = line, zone })
 }
 
-// Scheduled makes the job recur at the times of the Scheduler that RegisterScheduler has named. In a
-// process without it the job is put off by a minute at a time.
+// Scheduled makes the job recur at the times of the Scheduler that RegisterScheduler has named. In
+// a process without it the job is put off by a minute at a time.
 func Scheduled(name, zone string) AddOption {
 	return repeat(func(r *Repeat) { r.Scheduler, r.Zone = name, zone })
 }
@@ -93,7 +93,7 @@ func (a *addition) recurring() *Repeat {
 func (c *Client) firstRun(a *addition, now time.Time) error {
 	r := a.repeat
 	now = now.Round(0)
-	if n := btoi(r.Every != 0) + btoi(r.Cron != "") + btoi(r.Scheduler != ""); n != 1 || r.Every < 0 {
+	if btoi(r.Every > 0)+btoi(r.Cron != "")+btoi(r.Scheduler != "") != 1 || r.Every < 0 {
 		return fmt.Errorf("%w: one of Every, Cron and Scheduled, with a positive period", ErrBadSchedule)
 	}
 	first, err := c.after(r, now, now)
@@ -125,7 +125,8 @@ func (c *Client) nextRun(r Repeat, now time.Time) (time.Time, []byte, error) {
 		return time.Time{}, nil, nil
 	}
 	next, err := c.after(&r, r.Run, now.Round(0))
-	if err != nil || next.IsZero() || !r.Until.IsZero() && next.After(r.Until) || next.UTC().Year() > 9999 {
+	over := next.IsZero() || next.UTC().Year() > 9999 || !r.Until.IsZero() && next.After(r.Until)
+	if err != nil || over {
 		return time.Time{}, nil, err
 	}
 	r.Run = next
@@ -172,7 +173,7 @@ func (c *Client) scheduler(r *Repeat) (Scheduler, *time.Location, error) {
 	s := c.schedulers[r.Scheduler]
 	c.mu.Unlock()
 	if s == nil {
-		return nil, nil, fmt.Errorf("%w: no scheduler %q is registered", ErrBadSchedule, r.Scheduler)
+		return nil, nil, fmt.Errorf("%w: no scheduler %q", ErrBadSchedule, r.Scheduler)
 	}
 	return s, loc, nil
 }
@@ -195,8 +196,11 @@ func (c *Client) cron(line, zone string) (zoned, error) {
 	if err != nil {
 		return zoned{}, fmt.Errorf("%w %q", ErrBadZone, zone)
 	}
-	if strings.HasPrefix(line, "TZ=") || strings.HasPrefix(line, "CRON_TZ=") || strings.HasPrefix(line, "@every") {
-		return zoned{}, fmt.Errorf("%w: %q: the zone is an argument of Cron, and a period is for Every", ErrBadSchedule, line)
+	if strings.Contains(line, "TZ=") {
+		return zoned{}, fmt.Errorf("%w: %q: the zone is an argument", ErrBadSchedule, line)
+	}
+	if strings.HasPrefix(line, "@every") {
+		return zoned{}, fmt.Errorf("%w: %q: use Every", ErrBadSchedule, line)
 	}
 	s, err := cron.ParseStandard(line)
 	if err != nil {

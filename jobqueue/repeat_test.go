@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recurring runs a recurring job for some time and returns when its runs began, from the start of the
-// bubble, which is midnight UTC of a Saturday, 2000-01-01.
+// recurring runs a recurring job for some time and returns when its runs began, from the start of
+// the bubble, which is midnight UTC of a Saturday, 2000-01-01.
 func recurring(t *testing.T, c *Client, during time.Duration, handler Handler, opts ...AddOption) (at []time.Duration) {
 	t.Helper()
 	start := time.Now()

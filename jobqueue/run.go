@@ -20,7 +20,11 @@ import (
 // claimed for handlers that had not begun, with no attempt lost, and returns. It returns nil unless
 // the store failed. It may be called again afterwards, but not twice at a time.
 func (c *Client) Run(ctx context.Context) error {
-	r := &run{base: context.WithoutCancel(ctx), failed: make(chan error, 1), over: make(chan struct{})}
+	r := &run{
+		base:   context.WithoutCancel(ctx),
+		failed: make(chan error, 1),
+		over:   make(chan struct{}),
+	}
 	c.mu.Lock()
 	select {
 	case <-c.closing:
@@ -107,18 +111,18 @@ func (r *run) fail(err error) {
 }
 
 // A dispatcher delivers the jobs of one queue to its handler. It has no goroutine of its own: what
-// wakes it, a timer of the wheel or the store, becomes the first worker, claims as many jobs as there
-// are free workers, starts a worker for each of the others, and works on the first itself. A worker
-// that has nothing left to do ends. The timer is set for when the store says that the queue may have
-// something to claim. The store decides, the wheel only wakes: a wake-up too many finds nothing, and
-// there is nothing in memory that would have to agree with the store.
+// wakes it, a timer of the wheel or the store, becomes the first worker, claims as many jobs as
+// there are free workers, starts a worker for each of the others, and works on the first itself. A
+// worker that has nothing left to do ends. The timer is set for when the store says that the queue
+// may have something to claim. The store decides, the wheel only wakes: a wake-up too many finds
+// nothing, and there is nothing in memory that would have to agree with the store.
 //
-// One goroutine at a time talks to the store, with busy set: it brings the outcomes that have gathered
-// and fetches jobs in the same group. Where handlers are quick, it fetches some jobs more than there
-// are workers, so that the others do not wait.
+// One goroutine at a time talks to the store, with busy set: it brings the outcomes that have
+// gathered and fetches jobs in the same group. Where handlers are quick, it fetches some jobs more
+// than there are workers, so that the others do not wait.
 //
-// mu is never held while the store, a handler or other code of the user runs, and the store may call
-// wake with a lock of its own held.
+// mu is never held while the store, a handler or other code of the user runs, and the store may
+// call wake with a lock of its own held.
 type dispatcher struct {
 	c       *Client
 	queue   string
@@ -127,7 +131,7 @@ type dispatcher struct {
 	opts    handleOptions
 
 	due   timingwheel.Timer // calls ring when the queue may have something to claim
-	flush timingwheel.Timer // calls help: outcomes have gathered for long enough, or it is time to try the store again
+	flush timingwheel.Timer // calls help: outcomes have waited long enough, or a failed store has
 	beat  timingwheel.Timer // calls extend while anything is leased
 
 	mu       sync.Mutex
@@ -183,8 +187,8 @@ type delivery struct {
 }
 
 const (
-	// flushDelay is how long an outcome waits for others at most. A crash within it delivers its job
-	// again. It is short beside any lease, and a thousand groups a second cost little.
+	// flushDelay is how long an outcome waits for others at most. A crash within it delivers its
+	// job again. It is short beside any lease, and a thousand groups a second cost little.
 	flushDelay = time.Millisecond
 
 	// manyOutcomes is how many are stored without waiting for more.
@@ -195,12 +199,13 @@ const (
 	prefetchTime = 10 * time.Millisecond
 	prefetchMost = 512
 
-	// beatsInLease is how often a lease is extended in its time: a beat may fail twice before it ends.
+	// beatsInLease is how often a lease is extended in its time: a beat may fail twice before it
+	// ends.
 	beatsInLease = 4
 )
 
 func newDispatcher(c *Client, queue string, handler Handler, opts handleOptions) *dispatcher {
-	d := &dispatcher{c: c, queue: queue, handler: handler, opts: opts, counts: &c.of(queue).counters}
+	d := &dispatcher{c: c, queue: queue, counts: &c.of(queue).counters, handler: handler, opts: opts}
 	c.tw.Init(&d.due, d.ring)
 	c.tw.Init(&d.flush, d.help)
 	c.tw.Init(&d.beat, d.extend)
@@ -424,7 +429,8 @@ func (d *dispatcher) storedLocked(outcomes []outcome) {
 		switch o := &outcomes[i]; {
 		case o.Err != nil:
 			d.counts.refused.Add(1)
-			d.c.set.log.Warn("jobqueue: the outcome of an attempt was refused", "queue", d.queue, "id", o.ID, "error", o.Err)
+			d.c.set.log.Warn("jobqueue: the outcome of an attempt was refused",
+				"queue", d.queue, "id", o.ID, "error", o.Err)
 		case o.returned:
 			d.counts.returned.Add(1)
 		default:
@@ -447,7 +453,8 @@ func (d *dispatcher) retryLocked(err error, outcomes []outcome, claiming bool) {
 	d.hold, d.flushing = true, true
 	wait := min(50*time.Millisecond<<min(d.failures, 10), 10*time.Second)
 	d.flush.Reset(wait)
-	d.c.set.log.Error("jobqueue: the store failed", "queue", d.queue, "error", err, "retry_in", wait)
+	d.c.set.log.Error("jobqueue: the store failed",
+		"queue", d.queue, "error", err, "retry_in", wait)
 }
 
 // breakLocked ends everything, as the store has failed for good.
@@ -463,7 +470,8 @@ func (d *dispatcher) breakLocked(err error) {
 func (d *dispatcher) fetchedLocked(returns uint64, began, now time.Time) {
 	if d.claim.Buried > 0 {
 		d.counts.buried.Add(int64(d.claim.Buried))
-		d.c.set.log.Error("jobqueue: jobs are dead, as the leases of their last attempts ended", "queue", d.queue, "jobs", d.claim.Buried)
+		d.c.set.log.Error("jobqueue: jobs are dead, as the leases of their last attempts ended",
+			"queue", d.queue, "jobs", d.claim.Buried)
 	}
 	if d.head > 0 {
 		d.buffer = slices.Delete(d.buffer, 0, d.head)
@@ -532,7 +540,8 @@ func (d *dispatcher) giveBack() {
 	d.flushLaterLocked()
 }
 
-// returnLocked has jobs of the buffer given back that were claimed before a time, or all if it is zero.
+// returnLocked has jobs of the buffer given back that were claimed before a time, or all if it is
+// zero.
 func (d *dispatcher) returnLocked(before time.Time) {
 	kept := d.buffer[:0]
 	for _, w := range d.buffer[d.head:] {
@@ -585,7 +594,13 @@ func (d *dispatcher) beginLocked() *delivery {
 		return nil
 	}
 	w := &d.buffer[d.head]
-	r := &delivery{Job: jobOf(&w.job), job: w.job, leased: w.at, began: time.Now(), place: len(d.running)}
+	r := &delivery{
+		Job:    jobOf(&w.job),
+		job:    w.job,
+		leased: w.at,
+		began:  time.Now(),
+		place:  len(d.running),
+	}
 	r.ctx, r.cancel = context.WithCancelCause(d.run.base)
 	*w = claimed{}
 	if d.head++; d.head == len(d.buffer) {
@@ -606,13 +621,15 @@ var (
 
 // call calls the handler and returns what it returned, or what it panicked with.
 func (d *dispatcher) call(r *delivery) (err error) {
-	if most := attemptsOf(&r.job, &d.opts); most > 0 && r.job.Attempts > most { // only a recurring job
+	most := attemptsOf(&r.job, &d.opts)
+	if most > 0 && r.job.Attempts > most { // only a recurring job
 		r.job.Attempts = most
 		return errLastLease
 	}
 	if r.Repeat != nil && r.Repeat.Scheduler != "" {
 		if _, _, err := d.c.scheduler(r.Repeat); err != nil {
-			d.c.set.log.Error("jobqueue: a recurring job is put off", "queue", d.queue, "id", r.ID, "error", err)
+			d.c.set.log.Error("jobqueue: a recurring job is put off",
+				"queue", d.queue, "id", r.ID, "error", err)
 			return Snooze(time.Minute)
 		}
 	}
@@ -720,7 +737,12 @@ func (d *dispatcher) extend() {
 		if r.leased.After(old) || d.opts.timeout > 0 && now.Sub(r.began) >= d.opts.timeout {
 			continue
 		}
-		ops = append(ops, &store.Extend{Queue: d.queue, ID: r.job.ID, Token: r.job.Token, Lease: d.opts.lease})
+		ops = append(ops, &store.Extend{
+			Queue: d.queue,
+			ID:    r.job.ID,
+			Token: r.job.Token,
+			Lease: d.opts.lease,
+		})
 		whose = append(whose, r)
 	}
 	d.mu.Unlock()

@@ -476,8 +476,8 @@ func TestPullersAreLetThroughOneByOne(t *testing.T) {
 	})
 }
 
-// TestHammer counts the outcome of every job on the real clock: each is delivered once or cancelled, none
-// after a Cancel that returned nil, and none early.
+// TestHammer counts the outcome of every job on the real clock: each is delivered once or
+// cancelled, none after a Cancel that returned nil, and none early.
 func TestHammer(t *testing.T) {
 	c := NewMemory(quiet)
 	type fate struct {

@@ -18,8 +18,8 @@ type Typed[T any] struct {
 	Unmarshal func([]byte) (T, error)
 }
 
-// NewTyped returns a Typed queue with bodies in JSON. For another encoding set Marshal and Unmarshal
-// before it is used.
+// NewTyped returns a Typed queue with bodies in JSON. For another encoding set Marshal and
+// Unmarshal before it is used.
 func NewTyped[T any](c *Client, queue string) *Typed[T] {
 	return &Typed[T]{
 		Client:  c,
@@ -66,9 +66,11 @@ func (q *Typed[T]) UpdateBody(ctx context.Context, ref Ref, v T) error {
 // Value returns the value of a job.
 func (q *Typed[T]) Value(job *Job) (T, error) { return q.Unmarshal(job.Body) }
 
-// Handle is Client.Handle. A job whose body cannot be read is dead at once, as trying again would not
-// help; it can be requeued.
-func (q *Typed[T]) Handle(handler func(ctx context.Context, job *Job, v T) error, opts ...HandleOption) {
+// Handle is Client.Handle. A job whose body cannot be read is dead at once, as trying again would
+// not help; it can be requeued.
+func (q *Typed[T]) Handle(
+	handler func(ctx context.Context, job *Job, v T) error, opts ...HandleOption,
+) {
 	q.Client.Handle(q.Queue, func(ctx context.Context, job *Job) error {
 		v, err := q.Unmarshal(job.Body)
 		if err != nil {

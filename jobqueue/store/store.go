@@ -104,7 +104,7 @@ const (
 type Job struct {
 	ID          ID
 	Queue       string
-	Key         string // unique among the jobs of the queue that are Delayed, Ready or Leased; empty for none
+	Key         string // unique among those of the queue that are Delayed, Ready or Leased
 	Body        []byte
 	State       State
 	Due         time.Time
@@ -172,11 +172,11 @@ const (
 	Retry                 // the attempt failed; again at When
 	Snooze                // the attempt does not count; again at When
 	Bury                  // no further attempt: Dead
-	Again                 // this run of a recurring job is done; the next at When with no attempts, and Repeat replaced
+	Again                 // a run is done; the next at When, with no attempts and a new Repeat
 )
 
-// Finish ends a lease. Refused with ErrLeaseLost if the token is not that of the job's lease. A lease
-// whose time is over still counts until a Claim returns its job to Ready.
+// Finish ends a lease. Refused with ErrLeaseLost if the token is not that of the job's lease. A
+// lease whose time is over still counts until a Claim returns its job to Ready.
 type Finish struct {
 	Result
 	// Lazy says that no one waits for the Finish to be durable: a power loss may undo it, and the
@@ -189,7 +189,7 @@ type Finish struct {
 	When    When   // for Retry, Snooze and Again
 	Error   string // for Retry and Bury
 	Repeat  []byte // for Again
-	Failed  bool   // for Again: the run failed for good; a copy of the job, without key, becomes Dead
+	Failed  bool   // for Again: the run failed for good; a copy without key becomes Dead
 }
 
 // Extend has a lease end so far from now instead. Refused with ErrLeaseLost.

@@ -151,7 +151,8 @@ func (s *Store) add(op *store.Add, now time.Time) error {
 			return store.ErrKeyExists
 		}
 	}
-	if err := s.makeRoom(op.Job.Queue, old, int64(len(op.Job.Body)+len(op.Job.Key)), now); err != nil {
+	n := int64(len(op.Job.Body) + len(op.Job.Key))
+	if err := s.makeRoom(op.Job.Queue, old, n, now); err != nil {
 		return err
 	}
 	if old != nil {
@@ -183,8 +184,8 @@ func (s *Store) add(op *store.Add, now time.Time) error {
 	return nil
 }
 
-// makeRoom refuses a job of n more bytes, or buries the oldest jobs, as the limits say. The job old,
-// if there is one, is about to be replaced and counts no longer.
+// makeRoom refuses a job of n more bytes, or buries the oldest jobs, as the limits say. The job
+// old, if there is one, is about to be replaced and counts no longer.
 func (s *Store) makeRoom(name string, old *job, n int64, now time.Time) error {
 	var victims []*job // buried only if they make room enough
 	for _, scope := range []string{name, namespace(name)} {
@@ -231,7 +232,8 @@ func (s *Store) held(scope string) (jobs int, bytes int64) {
 	return jobs, bytes
 }
 
-// oldest returns the pending job of a queue or a namespace that is due first, other than those given.
+// oldest returns the pending job of a queue or a namespace that is due first, other than those
+// given.
 func (s *Store) oldest(scope string, except []*job) (first *job) {
 	for name, q := range s.queues {
 		if name != scope && namespace(name) != scope {
@@ -500,7 +502,9 @@ func (s *Store) Get(_ context.Context, queue string, ref store.Ref) (store.Job, 
 }
 
 // List implements store.Store. A Cursor is the sort key of the last job.
-func (s *Store) List(_ context.Context, queue string, state store.State, after store.Cursor, limit int) ([]store.Job, store.Cursor, error) {
+func (s *Store) List(
+	_ context.Context, queue string, state store.State, after store.Cursor, limit int,
+) ([]store.Job, store.Cursor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -536,7 +540,8 @@ func (s *Store) Queues(context.Context) ([]store.QueueInfo, error) {
 	var infos []store.QueueInfo
 	for name, q := range s.queues {
 		s.expire(q, now)
-		if !q.paused && q.limits == (store.Limits{}) && q.live+len(q.dead.jobs)+len(q.done.jobs) == 0 {
+		held := q.live + len(q.dead.jobs) + len(q.done.jobs)
+		if held == 0 && !q.paused && q.limits == (store.Limits{}) {
 			continue
 		}
 		info := store.QueueInfo{
@@ -739,19 +744,30 @@ func (l *list) compare(a, b *job) int {
 
 // byDue is the order of claims.
 func byDue(a, b *job) int {
-	return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.seq, b.seq), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(
+		a.Due.Compare(b.Due),
+		cmp.Compare(a.Priority, b.Priority),
+		cmp.Compare(a.seq, b.seq),
+		cmp.Compare(a.ID, b.ID),
+	)
 }
 
 func byEnd(a, b *job) int {
-	return cmp.Or(a.Finished.Compare(b.Finished), cmp.Compare(a.seq, b.seq), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(
+		a.Finished.Compare(b.Finished),
+		cmp.Compare(a.seq, b.seq),
+		cmp.Compare(a.ID, b.ID),
+	)
 }
 
 // cursor returns a text that sorts as the job does among those of its state.
 func (j *job) cursor() store.Cursor {
+	at, priority := j.Due, j.Priority
 	if j.State == store.Dead || j.State == store.Done {
-		return store.Cursor(fmt.Sprintf("%020d.%09d.%020d.%020d", j.Finished.Unix(), j.Finished.Nanosecond(), j.seq, uint64(j.ID)))
+		at, priority = j.Finished, 0
 	}
-	return store.Cursor(fmt.Sprintf("%020d.%09d.%03d.%020d.%020d", j.Due.Unix(), j.Due.Nanosecond(), j.Priority, j.seq, uint64(j.ID)))
+	return store.Cursor(fmt.Sprintf("%020d.%09d.%03d.%020d.%020d",
+		at.Unix(), at.Nanosecond(), priority, j.seq, uint64(j.ID)))
 }
 
 func (j *job) copy(now time.Time) store.Job {
