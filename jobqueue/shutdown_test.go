@@ -587,3 +587,65 @@ func TestHammer(t *testing.T) {
 		require.Equal(t, int32(1), delivered+cancelled, i)
 	}
 }
+
+func TestAnAcknowledgementDoesNotWaitForTheNextJob(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client) {
+		ctx := t.Context()
+		c.Handle("q", func(_ context.Context, job *Job) error {
+			if job.Key == "slow" {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		}, Workers(1))
+		defer running(t, c)()
+		_, err := c.Add(ctx, "q", nil)
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		_, err = c.AddMany(ctx, "q", []Item{
+			{Options: []AddOption{Key("quick")}}, {Options: []AddOption{Key("slow")}},
+		})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		_, err = c.Get(ctx, "q", ByKey("quick"))
+		require.ErrorIs(t, err, ErrNotFound)
+		job, err := c.Get(ctx, "q", ByKey("slow"))
+		require.NoError(t, err)
+		require.Equal(t, Leased, job.State)
+	})
+}
+
+func TestAWakeUpBetweenAClaimAndTheWaitIsNotMissed(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client) {
+		for _, in := range []time.Duration{0, time.Second} {
+			g := &c.of("q").gate
+			seen := g.look()
+			g.wake(in)
+			require.NoError(t, g.wait(t.Context(), c.closing, -1, seen))
+		}
+	})
+}
+
+func TestAPullerThatGivesUpPassesItsTurnOn(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client) {
+		g := &c.of("q").gate
+		for range 50 {
+			hasty, cancel := context.WithCancel(t.Context())
+			patient, giveUp := context.WithTimeout(t.Context(), time.Hour)
+			var through atomic.Int32
+			var waits sync.WaitGroup
+			for _, ctx := range []context.Context{hasty, patient} {
+				waits.Go(func() {
+					if g.wait(ctx, c.closing, -1, g.look()) == nil {
+						through.Add(1)
+					}
+				})
+				synctest.Wait()
+			}
+			cancel()
+			g.wake(0)
+			waits.Wait()
+			giveUp()
+			require.Equal(t, int32(1), through.Load())
+		}
+	})
+}
