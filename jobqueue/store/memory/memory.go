@@ -133,6 +133,7 @@ func (s *Store) Do(_ context.Context, ops []store.Op) error {
 }
 
 func (s *Store) add(op *store.Add, now time.Time) error {
+	op.ID, op.Kept = 0, false
 	if op.Retry && op.Job.ID != 0 && s.chosen[op.Job.ID] {
 		op.ID = op.Job.ID
 		return nil
