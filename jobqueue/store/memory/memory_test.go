@@ -19,3 +19,5 @@ var config = storetest.Config{
 }
 
 func TestStore(t *testing.T) { storetest.Run(t, config) }
+
+func FuzzStore(f *testing.F) { storetest.Fuzz(f, config) }

@@ -41,11 +41,15 @@ func (w *told) tell(queue string, in time.Duration) {
 	}
 }
 
-// claimed notes what a Claim said.
-func (w *told) claimed(queue string, next time.Duration) {
+// asking notes that a Claim is about to say anew when to come.
+func (w *told) asking(queue string) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	delete(w.soonest, queue)
-	w.mu.Unlock()
+}
+
+// answered notes what the Claim said.
+func (w *told) answered(queue string, next time.Duration) {
 	if next >= 0 {
 		w.tell(queue, next)
 	}
@@ -62,7 +66,8 @@ func (w *told) knows(queue string, in time.Duration) bool {
 func watchEarlier(s *suite) {
 	w := watch(s.store, s.clock)
 	claim := func() {
-		w.claimed(q, s.claimOp(1).Next)
+		w.asking(q)
+		w.answered(q, s.claimOp(1).Next)
 	}
 	claim()
 	s.add(newJob("x"), in(time.Hour))
@@ -83,9 +88,10 @@ func watchKinds(s *suite) {
 	// heard says that the watcher comes at once after the operations, and claims what is there.
 	heard := func(why string, ops ...store.Op) store.Job {
 		s.Helper()
+		w.asking(q)
 		claim := s.claimOp(1)
 		require.Empty(s, claim.Jobs)
-		w.claimed(q, claim.Next)
+		w.answered(q, claim.Next)
 		require.False(s, w.knows(q, 0))
 		s.do(ops...)
 		require.True(s, w.knows(q, 0), why)
@@ -102,8 +108,8 @@ func watchKinds(s *suite) {
 	s.do(paused(q, true), finish(j, store.Retry, in(0)))
 	j = heard("Resume", paused(q, false))
 	s.do(&store.Extend{Queue: q, ID: id, Token: j.Token, Lease: time.Hour})
-	claim := s.claimOp(1)
-	w.claimed(q, claim.Next)
+	w.asking(q)
+	w.answered(q, s.claimOp(1).Next)
 	s.do(&store.Extend{Queue: q, ID: id, Token: j.Token, Lease: time.Second})
 	require.True(s, w.knows(q, time.Second), "Extend to earlier")
 	s.do(ack(j))
@@ -114,7 +120,8 @@ func watchKinds(s *suite) {
 func watchStep(s *suite) {
 	w := watch(s.store, s.clock)
 	s.add(newJob("x"), at(s.clock.Now().Add(time.Hour)))
-	w.claimed(q, s.claimOp(1).Next)
+	w.asking(q)
+	w.answered(q, s.claimOp(1).Next)
 	s.clock.Step(time.Hour)
 	other := newJob("y") // any group notices
 	other.Queue = "another"
