@@ -1,0 +1,126 @@
+package pebblestore
+
+import (
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A walk goes through the live jobs of queues in the order of claims. It sees them as they were when
+// it was made, with the claimed ones among them.
+type walk struct {
+	s      *Store
+	offset int64 // of the clocks
+	heads  []*head
+	err    error
+}
+
+// A head is the next job of one space of one queue.
+type head struct {
+	w     *walk
+	queue *queue
+	space space
+	it    *pebble.Iterator
+	ok    bool
+	place place // behind all others at the end
+	due   int64 // by the wall clock
+}
+
+// walk returns a walk. If pending is set it may leave out leased jobs. mu is locked.
+func (s *Store) walk(queues []*queue, pending bool) (*walk, error) {
+	w := &walk{s: s, offset: s.clock.offset}
+	for _, q := range queues {
+		var from [2]place
+		if pending {
+			from = q.cursor
+		}
+		if q.instants < q.live {
+			w.open(q, elapsed, from[0], maxAt)
+		}
+		if q.instants > 0 {
+			w.open(q, instant, from[1], maxAt)
+		}
+	}
+	if w.err != nil {
+		w.close()
+		return nil, w.err
+	}
+	return w, nil
+}
+
+// open adds a space of a queue, from a place to a time inclusive.
+func (w *walk) open(q *queue, sp space, from place, to uint64) {
+	from.space = sp
+	upper := place{space: sp + 1}.key(nil, 0)[:1]
+	if to < maxAt {
+		upper = place{space: sp, at: to + 1}.key(nil, q.number)
+	} else if q.number < 1<<32-1 {
+		upper = prefix(nil, byte(sp), q.number+1)
+	}
+	it, err := w.s.db.NewIter(&pebble.IterOptions{LowerBound: from.key(nil, q.number), UpperBound: upper})
+	if err != nil {
+		w.err = readError(err)
+		return
+	}
+	h := &head{w: w, queue: q, space: sp, it: it, place: from}
+	w.heads = append(w.heads, h)
+	h.ok = it.First()
+	h.read()
+}
+
+// head returns the job that comes next, or nil.
+func (w *walk) head() (first *head) {
+	for _, h := range w.heads {
+		if h.ok && (first == nil || h.before(first)) {
+			first = h
+		}
+	}
+	return first
+}
+
+func (h *head) before(o *head) bool {
+	a, b := h.place, o.place
+	switch {
+	case h.due != o.due:
+		return h.due < o.due
+	case a.priority != b.priority:
+		return a.priority < b.priority
+	}
+	return a.seq < b.seq
+}
+
+func (h *head) next() {
+	h.ok = h.it.Next()
+	h.read()
+}
+
+func (h *head) read() {
+	if !h.ok {
+		if err := h.it.Error(); err != nil && h.w.err == nil {
+			h.w.err = readError(err)
+		} else {
+			h.place = place{h.space, maxAt, 255, 1<<64 - 1}
+		}
+		return
+	}
+	var err error
+	if h.place, err = placeOf(h.it.Key()); err != nil {
+		h.ok = false
+		h.w.err = err
+	}
+	h.due = h.place.space.inWall(h.place.at, h.w.offset)
+}
+
+// entry returns the job with its record.
+func (h *head) entry() (*entry, error) {
+	v, err := h.it.ValueAndErr()
+	if err != nil {
+		return nil, readError(err)
+	}
+	e := &entry{queue: h.queue, place: h.place}
+	return e, e.decode(append(make([]byte, 0, len(v)), v...))
+}
+
+func (w *walk) close() {
+	for _, h := range w.heads {
+		h.it.Close()
+	}
+}
