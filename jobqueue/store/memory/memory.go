@@ -339,7 +339,8 @@ func (s *Store) finish(op *store.Finish, now time.Time) error {
 		s.bury(j, op.Error, now)
 	case store.Again:
 		if op.Failed {
-			dead := &job{seq: j.seq, Job: j.Job}
+			s.seq++
+			dead := &job{seq: s.seq, Job: j.Job}
 			for s.ids++; s.jobs[s.ids] != nil; s.ids++ {
 			}
 			dead.ID, dead.Key, dead.Repeat, dead.State = s.ids, "", nil, 0
@@ -462,6 +463,7 @@ func (s *Store) purge(op *store.Purge, now time.Time) error {
 	if q == nil {
 		return nil
 	}
+	s.expire(q, now)
 	for _, j := range slices.Clone(q.in(op.State, now)) {
 		if op.N < op.Max && op.State != store.Leased {
 			s.remove(j)

@@ -68,7 +68,7 @@ func (s *Store) claim(op *store.Claim) error {
 	}
 	defer w.close()
 	c := &claim{}
-	var log []byte
+	log := s.log[:0] // bury uses values
 	h := w.head()
 	for ; h != nil && len(op.Jobs) < op.Max && g.now.until(h.place) == 0; h = w.head() {
 		if s.leases[h.place.seq] == nil {
@@ -87,7 +87,7 @@ func (s *Store) claim(op *store.Claim) error {
 				op.Buried++
 			} else {
 				if len(log) == 0 {
-					log = append32(s.values[:0], q.number)
+					log = append32(log, q.number)
 				}
 				log = binary.AppendUvarint(h.place.encode(log), e.record.revision)
 				op.Jobs = append(op.Jobs, s.lease(e, c, op.Lease))
@@ -98,7 +98,8 @@ func (s *Store) claim(op *store.Claim) error {
 	if c.open > 0 {
 		s.claims++
 		c.number = s.claims
-		s.set1(seqKey(s.keys[:0], keyClaim, c.number), log)
+		_ = g.batch.Set(seqKey(s.keys[:0], keyClaim, c.number), log, nil)
+		s.log = log
 	}
 	op.Next = s.nextOf(q, w, g.now)
 	q.announced, q.soonest = never, never

@@ -194,7 +194,8 @@ func (s *Store) apply(b *pebble.Batch, sync bool) (err error) {
 	return s.db.Apply(b, pebble.NoSync)
 }
 
-// set1 and delete1 write to the batch. Their errors are those of a batch that was closed.
+// set1 and delete1 write to the batch what was encoded in keys and values. Their errors are those of
+// a batch that was closed.
 func (s *Store) set1(key, value []byte) {
 	_ = s.group.batch.Set(key, value, nil)
 	s.keep(key, value)
@@ -265,7 +266,7 @@ const (
 func (s *Store) endPlaces() {
 	g := &s.group
 	if len(g.places) > 0 {
-		s.set1(seqKey(s.keys[:0], keyIDs, g.first), g.places)
+		_ = g.batch.Set(seqKey(s.keys[:0], keyIDs, g.first), g.places, nil)
 		g.places = g.places[:0]
 	}
 }

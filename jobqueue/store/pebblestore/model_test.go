@@ -40,6 +40,7 @@ type comparison struct {
 	real   *Store
 	ids    map[store.ID]store.ID
 	tokens map[uint64]uint64
+	seen   []store.ID  // the keys of ids
 	held   []store.Job // of the model: leased once
 	chosen store.ID
 }
@@ -123,11 +124,9 @@ func (c *comparison) ref() (x, y store.Ref) {
 		x.Key = keys[c.r.IntN(len(keys))]
 		return x, x
 	}
-	n := c.r.IntN(len(c.ids) + 1)
-	for a, b := range c.ids {
-		if n--; n <= 0 && (c.r.IntN(3) == 0 || n < -20) {
-			return store.Ref{ID: a}, store.Ref{ID: b}
-		}
+	if n := len(c.seen); n > 0 && c.r.IntN(20) > 0 {
+		a := c.seen[max(c.r.IntN(n), c.r.IntN(n))] // rather a late one
+		return store.Ref{ID: a}, store.Ref{ID: c.ids[a]}
 	}
 	return store.Ref{ID: 1 << 50}, store.Ref{ID: 1 << 50}
 }
@@ -156,7 +155,7 @@ func (c *comparison) op() (store.Op, store.Op) {
 		other := op
 		return &op, &other
 	case n < 65 && len(c.held) > 0:
-		j := c.held[c.r.IntN(len(c.held))]
+		j := c.held[max(c.r.IntN(len(c.held)), c.r.IntN(len(c.held)))]
 		op := store.Finish{Queue: j.Queue, ID: j.ID, Token: j.Token, Verdict: store.Verdict(c.r.IntN(5)), When: c.when(), Error: "bad", Repeat: []byte("new"), Failed: c.r.IntN(2) == 0, Lazy: c.r.IntN(2) == 0}
 		other := op
 		other.ID, other.Token = c.ids[j.ID], c.tokens[j.Token]
@@ -207,6 +206,7 @@ func (c *comparison) sameID(x, y store.ID) {
 	} else if x != 0 {
 		require.NotZero(c.t, y)
 		c.ids[x] = y
+		c.seen = append(c.seen, x)
 	}
 }
 
@@ -232,7 +232,7 @@ func (c *comparison) sameOutcome(a, b store.Op) {
 	case *store.Requeue:
 		require.Equal(c.t, x.N, b.(*store.Requeue).N)
 	case *store.Purge:
-		require.Equal(c.t, x.N, b.(*store.Purge).N)
+		require.Equal(c.t, x.N, b.(*store.Purge).N, "%+v %+v", x, b)
 	}
 }
 
@@ -286,7 +286,7 @@ func (c *comparison) sameContent(ctx context.Context) {
 			c.sameJobs(x, y)
 			for i, j := range x {
 				got, err := c.real.Get(ctx, q.Name, store.Ref{ID: c.ids[j.ID]})
-				require.NoError(c.t, err)
+				require.NoError(c.t, err, "%v %v %+v now %v", c.ids[j.ID], j.ID, j, c.now)
 				require.Equal(c.t, normal(y[i]), normal(got))
 				if j.Key != "" && state <= store.Leased {
 					got, err = c.real.Get(ctx, q.Name, store.Ref{Key: j.Key})

@@ -52,6 +52,7 @@ type Store struct {
 	expiry     uint64 // no Done job goes before, in milliseconds
 	keys       []byte // room for a key and a value that are being written
 	values     []byte
+	log        []byte // room for the entry of a claim
 }
 
 // A counter hands out numbers that are not handed out again after a crash, as those below reserved
