@@ -107,6 +107,8 @@ type settings struct {
 	grace   time.Duration
 	known   map[string]bool // nil for any
 	handle  []HandleOption
+
+	syncEvery time.Duration // for Open; 0 for always
 }
 
 func defaultSettings() settings {
