@@ -3,8 +3,6 @@ package pebblestore
 import (
 	"encoding/binary"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // Jobs that are Done go when their time is over: with the next group that comes, so that an idle
@@ -30,14 +28,14 @@ func (s *Store) expire(most int) (all bool) {
 	if now < s.expiry {
 		return true
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{keyExpiry}, UpperBound: []byte{keyExpiry + 1}})
+	c, err := s.scanKind(keyExpiry)
 	if err != nil {
 		return true
 	}
-	defer it.Close()
+	defer c.close()
 	s.expiry = maxAt
-	for ok := it.First(); ok; ok = it.Next() {
-		k := it.Key()
+	for ok := c.first(); ok; ok = c.next() {
+		k := c.last
 		if len(k) != 11+orderSize {
 			continue
 		}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
@@ -193,26 +191,23 @@ func (s *Store) countReady(q *queue, now moment) (all bool, err error) {
 		if bytes.Compare(upper[5:], c.bound[:]) <= 0 {
 			continue
 		}
-		it, err := s.db.NewIter(&pebble.IterOptions{
-			LowerBound: append(prefix(nil, byte(sp), q.number), c.bound[:]...),
-			UpperBound: upper,
-		})
+		it, err := s.newScan(append(prefix(nil, byte(sp), q.number), c.bound[:]...), upper)
 		if err != nil {
-			return false, readError(err)
+			return false, err
 		}
 		n := 0
-		ok := it.First()
-		for ; ok && n < countStep; ok = it.Next() {
+		ok := it.first()
+		for ; ok && n < countStep; ok = it.next() {
 			n++
 		}
 		c.n += n
 		if ok {
-			copy(c.bound[:], it.Key()[5:])
+			copy(c.bound[:], it.last[5:])
 		} else {
 			copy(c.bound[:], upper[5:])
 		}
-		if err := it.Close(); err != nil {
-			return false, readError(err)
+		if err := it.close(); err != nil {
+			return false, err
 		}
 		if ok {
 			return false, nil

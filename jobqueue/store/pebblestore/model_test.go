@@ -26,7 +26,7 @@ func FuzzModel(f *testing.F) {
 		for range groups % 1000 {
 			c.step()
 		}
-		require.NoError(t, c.real.Close())
+		c.close()
 	})
 }
 
@@ -102,8 +102,16 @@ func (c *comparison) reopen() {
 			require.NoError(c.t, errors.Join(x.Err, y.Err))
 		}
 	}
-	require.NoError(c.t, c.real.Close())
+	c.close()
 	c.open()
+}
+
+// close closes the store and verifies it.
+func (c *comparison) close() {
+	require.NoError(c.t, c.real.Close())
+	report, err := Verify("db", WithFS(c.fs))
+	require.NoError(c.t, err)
+	require.Empty(c.t, report.Problems)
 }
 
 func (c *comparison) queue() string { return queues[c.r.IntN(len(queues))] }

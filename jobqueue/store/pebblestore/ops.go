@@ -2,9 +2,6 @@ package pebblestore
 
 import (
 	"errors"
-	"slices"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
@@ -268,32 +265,33 @@ func (s *Store) each(q *queue, sp space, f func(*entry) (more bool, err error)) 
 	if err := s.flush(); err != nil {
 		return err
 	}
-	it, err := s.db.NewIter(bounds(q, sp))
+	c, err := s.newScan(bounds(q, sp))
 	if err != nil {
-		return readError(err)
+		return err
 	}
 	more := true
-	for ok := it.First(); ok && more && err == nil; ok = it.Next() {
+	for ok := c.first(); ok && more && err == nil; ok = c.next() {
 		e := &entry{queue: q}
-		if e.place, err = placeOf(it.Key()); err != nil {
-			break
-		}
 		var v []byte
-		if v, err = it.ValueAndErr(); err != nil {
-			break
+		if e.place, err = placeOf(c.last); err == nil {
+			v, err = c.copied()
 		}
-		if err = e.decode(slices.Clone(v)); err == nil {
-			more, err = f(e)
+		if err == nil {
+			err = e.decode(v)
 		}
+		if err != nil {
+			s.report(e.place, err)
+			err = nil
+			continue
+		}
+		more, err = f(e)
 	}
-	return readError(errors.Join(err, it.Close()))
+	return errors.Join(err, c.close())
 }
 
-func bounds(q *queue, sp space) *pebble.IterOptions {
-	return &pebble.IterOptions{
-		LowerBound: prefix(nil, byte(sp), q.number),
-		UpperBound: place{space: sp, at: maxAt, priority: 255, seq: 1<<64 - 1}.key(nil, q.number),
-	}
+// bounds returns where the keys of a queue in a space begin and end.
+func bounds(q *queue, sp space) (lower, upper []byte) {
+	return prefix(nil, byte(sp), q.number), place{space: sp, at: maxAt, priority: 255, seq: 1<<64 - 1}.key(nil, q.number)
 }
 
 // eachPending calls f for the jobs of a queue that are Ready or Delayed, in the order of claims.
@@ -316,8 +314,10 @@ func (s *Store) eachPending(q *queue, ready bool, f func(*entry) (more bool, err
 			break
 		}
 		if isReady == ready && s.leases[h.place.seq] == nil {
-			var e *entry
-			if e, err = h.entry(); err == nil {
+			e, bad := h.entry()
+			if bad != nil {
+				s.report(h.place, bad)
+			} else {
 				more, err = f(e)
 			}
 		}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
@@ -141,9 +139,8 @@ func (s *Store) List(ctx context.Context, queue string, state store.State, after
 		}
 		e, err := h.entry()
 		if err != nil {
-			return nil, "", err
-		}
-		if s.listed(e, now) {
+			s.report(h.place, err)
+		} else if s.listed(e, now) {
 			if len(jobs) == limit {
 				return jobs, last, nil
 			}
@@ -314,28 +311,28 @@ func (s *Store) Due(ctx context.Context, queue string, ends []time.Duration) ([]
 	for _, l := range q.leases {
 		leased[l.place.seq] = true
 	}
-	var its []*pebble.Iterator
+	var scans []*scan
 	var err error
 	for _, sp := range []space{elapsed, instant} {
-		it, e := s.db.NewIter(bounds(q, sp))
+		c, e := s.newScan(bounds(q, sp))
 		if err = errors.Join(err, e); e == nil {
-			its = append(its, it)
+			scans = append(scans, c)
 		}
 	}
 	s.mu.Unlock()
-	for _, it := range its {
+	for _, c := range scans {
 		if err == nil {
-			err = countDue(ctx, it, leased, now, ends, counts)
+			err = countDue(ctx, c, leased, now, ends, counts)
 		}
-		err = errors.Join(err, it.Close())
+		err = errors.Join(err, c.close())
 	}
-	return counts, readError(err)
+	return counts, err
 }
 
-func countDue(ctx context.Context, it *pebble.Iterator, leased map[uint64]bool, now moment, ends []time.Duration, counts []int) error {
+func countDue(ctx context.Context, c *scan, leased map[uint64]bool, now moment, ends []time.Duration, counts []int) error {
 	i, n := 0, 0
-	for ok := it.First(); ok; ok = it.Next() {
-		p, err := placeOf(it.Key())
+	for ok := c.first(); ok; ok = c.next() {
+		p, err := placeOf(c.last)
 		if err != nil {
 			return err
 		}
@@ -351,5 +348,5 @@ func countDue(ctx context.Context, it *pebble.Iterator, leased map[uint64]bool, 
 			counts[i]++
 		}
 	}
-	return it.Error()
+	return nil
 }

@@ -24,7 +24,7 @@ func Open(path string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-func open(path string, set settings) (_ *Store, err error) {
+func newStore(set settings) *Store {
 	s := &Store{
 		set:        set,
 		ending:     make(chan struct{}),
@@ -36,6 +36,11 @@ func open(path string, set settings) (_ *Store, err error) {
 		ranges:     ranges{counts: map[uint64]int{}},
 	}
 	s.disk = &disk{FS: set.fs, s: s, ending: s.ending}
+	return s
+}
+
+func open(path string, set settings) (_ *Store, err error) {
+	s := newStore(set)
 	if err := set.fs.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}
@@ -104,10 +109,8 @@ func (s *Store) recover() error {
 		s.group.meta = true
 	}
 	err = errors.Join(s.foldClaims(), s.dropQueues())
-	if v, e := s.first(keyChosen); e != nil {
-		err = errors.Join(err, e)
-	} else {
-		s.hasChosen = v != nil
+	if err == nil {
+		s.hasChosen, err = s.has(keyChosen)
 	}
 	if err != nil {
 		s.group.batch.Close()
@@ -131,8 +134,13 @@ func (s *Store) checkVersion() error {
 		return err
 	}
 	if v == nil {
-		if any, err := s.first(0); any != nil || err != nil {
-			return errors.Join(err, fmt.Errorf("%w: not a job queue", store.ErrCorrupt))
+		it, err := s.db.NewIter(nil)
+		if err != nil {
+			return readError(err)
+		}
+		foreign := it.First()
+		if err := it.Close(); err != nil || foreign {
+			return errors.Join(readError(err), fmt.Errorf("%w: not a job queue", store.ErrCorrupt))
 		}
 		return s.db.Set([]byte{keyVersion}, append([]byte(magic), version), pebble.Sync)
 	}
@@ -146,36 +154,32 @@ func (s *Store) checkVersion() error {
 	return nil
 }
 
-// first returns the first key of a kind, or of all from kind 0.
-func (s *Store) first(kind byte) (key []byte, err error) {
-	return key, s.scan(kind, func(k, _ []byte) error {
-		key = append([]byte{}, k...)
-		return errEnough
-	})
-}
-
 var errEnough = errors.New("enough")
 
-// scan calls f for the keys of a kind, or of all from kind 0, until it returns an error.
+// scan calls f for the keys of a kind until it returns an error.
 func (s *Store) scan(kind byte, f func(k, v []byte) error) error {
-	o := &pebble.IterOptions{LowerBound: []byte{kind}, UpperBound: []byte{kind + 1}}
-	if kind == 0 {
-		o = nil
-	}
-	it, err := s.db.NewIter(o)
+	c, err := s.scanKind(kind)
 	if err != nil {
-		return readError(err)
+		return err
 	}
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
+	for ok := c.first(); ok && err == nil; ok = c.next() {
 		var v []byte
-		if v, err = it.ValueAndErr(); err == nil {
-			err = f(it.Key(), v)
+		if v, err = c.ValueAndErr(); err == nil {
+			err = f(c.last, v)
 		}
 	}
 	if err == errEnough {
 		err = nil
 	}
-	return readError(errors.Join(err, it.Close()))
+	return readError(errors.Join(err, c.close()))
+}
+
+// has says whether there is a key of a kind.
+func (s *Store) has(kind byte) (yes bool, err error) {
+	return yes, s.scan(kind, func(_, _ []byte) error {
+		yes = true
+		return errEnough
+	})
 }
 
 // readQueues returns when the store was written last.
@@ -302,41 +306,41 @@ func (s *Store) dropRange(seq uint64) {
 
 // rebuild fills the filter and the ranges in the background, from the file as it is now.
 func (s *Store) rebuild() error {
-	var its []*pebble.Iterator
+	var scans []*scan
 	for _, kind := range []byte{keyKey, byte(elapsed), byte(instant), byte(dead), byte(done), keyIDs} {
-		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{kind}, UpperBound: []byte{kind + 1}})
+		c, err := s.scanKind(kind)
 		if err != nil {
-			for _, it := range its {
-				it.Close()
+			for _, c := range scans {
+				c.close()
 			}
-			return readError(err)
+			return err
 		}
-		its = append(its, it)
+		scans = append(scans, c)
 	}
 	s.users.Add(1)
 	go func() {
 		defer s.users.Done()
-		s.rebuildFrom(its)
+		s.rebuildFrom(scans)
 	}()
 	return nil
 }
 
-func (s *Store) rebuildFrom(its []*pebble.Iterator) {
+func (s *Store) rebuildFrom(scans []*scan) {
 	defer func() {
-		for _, it := range its {
-			it.Close()
+		for _, c := range scans {
+			c.close()
 		}
 	}()
-	last := len(its) - 1
-	for i, it := range its[:last] {
-		for ok := it.First(); ok; {
+	last := len(scans) - 1
+	for i, c := range scans[:last] {
+		for ok := c.first(); ok; {
 			s.mu.Lock()
 			if s.closed {
 				s.mu.Unlock()
 				return
 			}
 			for n := 0; ok && n < rebuildStep; n++ {
-				switch k := it.Key(); {
+				switch k := c.last; {
 				case i == 0 && len(k) > 5:
 					if q := s.numbered[binary.BigEndian.Uint32(k[1:])]; q != nil {
 						s.filter.add(s.hash(q, string(k[5:])))
@@ -346,12 +350,11 @@ func (s *Store) rebuildFrom(its []*pebble.Iterator) {
 						s.ranges.add(p.seq)
 					}
 				}
-				ok = it.Next()
+				ok = c.next()
 			}
 			s.mu.Unlock()
 		}
-		if err := it.Error(); err != nil {
-			s.set.log.Error("jobqueue: the store is damaged", "error", readError(err))
+		if c.Error() != nil || c.damaged {
 			return // the filter and the ranges stay without effect
 		}
 		if i == 0 {
@@ -368,9 +371,8 @@ func (s *Store) rebuildFrom(its []*pebble.Iterator) {
 	}
 	defer s.users.Done()
 	s.begin()
-	for ok := its[last].First(); ok; ok = its[last].Next() {
-		seq := binary.BigEndian.Uint64(its[last].Key()[1:])
-		s.dropRange(seq)
+	for ok := scans[last].first(); ok; ok = scans[last].next() {
+		s.dropRange(binary.BigEndian.Uint64(scans[last].last[1:]))
 	}
 	s.commit()
 }

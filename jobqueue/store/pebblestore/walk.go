@@ -1,9 +1,5 @@
 package pebblestore
 
-import (
-	"github.com/cockroachdb/pebble/v2"
-)
-
 // A walk goes through the live jobs of queues in the order of claims. It sees them as they were when
 // it was made, with the claimed ones among them.
 type walk struct {
@@ -18,7 +14,7 @@ type head struct {
 	w     *walk
 	queue *queue
 	space space
-	it    *pebble.Iterator
+	scan  *scan
 	ok    bool
 	place place // behind all others at the end
 	due   int64 // by the wall clock
@@ -55,14 +51,14 @@ func (w *walk) open(q *queue, sp space, from place, to uint64) {
 	} else if q.number < 1<<32-1 {
 		upper = prefix(nil, byte(sp), q.number+1)
 	}
-	it, err := w.s.db.NewIter(&pebble.IterOptions{LowerBound: from.key(nil, q.number), UpperBound: upper})
+	c, err := w.s.newScan(from.key(nil, q.number), upper)
 	if err != nil {
-		w.err = readError(err)
+		w.err = err
 		return
 	}
-	h := &head{w: w, queue: q, space: sp, it: it, place: from}
+	h := &head{w: w, queue: q, space: sp, scan: c, place: from}
 	w.heads = append(w.heads, h)
-	h.ok = it.First()
+	h.ok = c.first()
 	h.read()
 }
 
@@ -88,13 +84,13 @@ func (h *head) before(o *head) bool {
 }
 
 func (h *head) next() {
-	h.ok = h.it.Next()
+	h.ok = h.scan.next()
 	h.read()
 }
 
 func (h *head) read() {
 	if !h.ok {
-		if err := h.it.Error(); err != nil && h.w.err == nil {
+		if err := h.scan.Error(); err != nil && h.w.err == nil {
 			h.w.err = readError(err)
 		} else {
 			h.place = place{h.space, maxAt, 255, 1<<64 - 1}
@@ -102,7 +98,7 @@ func (h *head) read() {
 		return
 	}
 	var err error
-	if h.place, err = placeOf(h.it.Key()); err != nil {
+	if h.place, err = placeOf(h.scan.last); err != nil {
 		h.ok = false
 		h.w.err = err
 	}
@@ -111,16 +107,16 @@ func (h *head) read() {
 
 // entry returns the job with its record.
 func (h *head) entry() (*entry, error) {
-	v, err := h.it.ValueAndErr()
+	v, err := h.scan.copied()
 	if err != nil {
-		return nil, readError(err)
+		return nil, err
 	}
 	e := &entry{queue: h.queue, place: h.place}
-	return e, e.decode(append(make([]byte, 0, len(v)), v...))
+	return e, e.decode(v)
 }
 
 func (w *walk) close() {
 	for _, h := range w.heads {
-		h.it.Close()
+		h.scan.close()
 	}
 }
