@@ -4,13 +4,11 @@
 package examples
 
 import (
-	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -56,70 +54,49 @@ var short = map[string]struct {
 		"escalation to the head", "all is well"}, []string{"-subscribers 3"}},
 }
 
-// build builds all programs, with the race detector if the test has it, and returns their folder.
-var build = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "examples")
-	if err != nil {
-		return "", err
-	}
-	args := []string{"build", "-o", folder}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "-race" && s.Value == "true" {
-				args = append(args, "-race")
-			}
-		}
-	}
-	if out, err := exec.Command("go", append(args, "./...")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return folder, nil
-})
-
-func TestMain(m *testing.M) {
-	status := m.Run()
-	if folder, err := build(); err == nil {
-		os.RemoveAll(folder)
-	}
-	os.Exit(status)
-}
-
-// command returns a program that is ready to run.
-func command(t *testing.T, name, flags string) *exec.Cmd {
+// TestPrograms builds all programs, with the race detector if the test has it. It runs each of them
+// for a short time, calls it wrongly, and asks it for help.
+func TestPrograms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and runs every example")
 	}
-	folder, err := build()
-	require.NoError(t, err)
-	return exec.CommandContext(t.Context(), filepath.Join(folder, name), strings.Fields(flags)...)
-}
-
-// TestPrograms runs every program for a short time, calls it wrongly, and asks it for help.
-func TestPrograms(t *testing.T) {
 	sources, err := filepath.Glob("*/main.go")
 	require.NoError(t, err)
 	require.Len(t, short, len(sources))
+	folder := t.TempDir()
+	args := []string{"build", "-o", folder}
+	info, _ := debug.ReadBuildInfo()
+	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race")
+	}
+	out, err := exec.Command("go", append(args, "./...")...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
 	for name, tc := range short {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			run := func(flags string) (out string, status int) {
+				cmd := exec.CommandContext(t.Context(), filepath.Join(folder, name),
+					strings.Fields(flags)...)
+				text, _ := cmd.CombinedOutput()
+				return string(text), cmd.ProcessState.ExitCode()
+			}
 			for _, wrong := range append(tc.wrong, "-nonsense", "stray") {
-				cmd := command(t, name, wrong)
-				out, _ := cmd.CombinedOutput()
-				require.Equal(t, 2, cmd.ProcessState.ExitCode(), "%s: %s", wrong, out)
-				require.Regexp(t, `-h |usage: go run \./examples/`, string(out), wrong)
+				out, status := run(wrong)
+				require.Equal(t, 2, status, "%s: %s", wrong, out)
+				require.Regexp(t, `-h |usage: go run \./examples/`, out, wrong)
 			}
-			out, err := command(t, name, "-h").CombinedOutput()
-			require.NoError(t, err, "%s", out)
-			require.Regexp(t, `(?m)^usage: go run \./examples/`+name, string(out))
+			out, status := run("-h")
+			require.Zero(t, status, out)
+			require.Regexp(t, `(?m)^usage: go run \./examples/`+name, out)
 
-			out, err = command(t, name, tc.flags).CombinedOutput()
+			out, status = run(tc.flags)
 			t.Logf("\n%s", out)
-			require.NoError(t, err)
+			require.Zero(t, status)
 			for _, want := range tc.want {
-				require.Regexp(t, want, string(out))
+				require.Regexp(t, want, out)
 			}
-			require.NotContains(t, string(out), "never printed")
-			for line := range strings.Lines(string(out)) {
+			require.NotContains(t, out, "never printed")
+			for line := range strings.Lines(out) {
 				require.LessOrEqual(t, utf8.RuneCountInString(line), 81, "80 columns: %s", line)
 			}
 		})

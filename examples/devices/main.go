@@ -109,18 +109,15 @@ func (n *night) play() {
 		last := want.times[len(want.times)-1]
 		n.Want(0, want.switches, n.RealAt(last), "%s is switched", line)
 	}
-	at := func(t time.Time, offline bool, what string) story.Scene {
-		return story.Scene{At: t.Sub(opening), Do: func() {
-			n.offline.Store(offline)
-			n.Printf("%s", what)
-		}}
+	at := func(t time.Time, offline bool, what string) {
+		n.Until(t.Sub(opening))
+		n.offline.Store(offline)
+		n.Printf("%s", what)
 	}
-	n.Play(
-		at(on(0, 21, 0), true, "the router is unplugged: lamp-hall is off the network"),
-		at(on(0, 23, 30), false, "the router is back"),
-		at(on(1, 1, 59), false, "in a minute it will be 03:00"),
-		at(end, false, "the story ends"),
-	)
+	at(on(0, 21, 0), true, "the router is unplugged: lamp-hall is off the network")
+	at(on(0, 23, 30), false, "the router is back")
+	at(on(1, 1, 59), false, "in a minute it will be 03:00")
+	at(end, false, "the story ends")
 	story.Must(n.Await(n.Real(retryAfter), n.Verdict))
 	h.close()
 	story.Within(tw.Shutdown)

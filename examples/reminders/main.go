@@ -91,33 +91,28 @@ func play(r *story.Run, subscribers int) {
 	r.Printf("%d subscribers, among them anna, ben, the lead and the head", len(names))
 	r.Printf("> marks requests; the other lines are what the service does by itself")
 	lunch, push := r.RealAt(on(1, 12, 0)), event{"push", "lunch is in the garden today"}
-	r.Play(
-		s.at(0, 8, 0, "anna plans the review with ben for Tue 10:00",
-			func() { s.planned(c.add("review", r.RealAt(on(1, 10, 0)), "anna", "ben")) }),
-		s.at(0, 8, 0, "anna plans the retro with ben for Tue 09:00",
-			func() { s.planned(c.add("retro", r.RealAt(on(1, 9, 0)), "anna", "ben")) }),
-		s.at(0, 8, 0, "ben plans the night shift for Mon 22:00",
-			func() { s.planned(c.add("night shift", r.RealAt(on(0, 22, 0)), "ben")) }),
-		s.at(0, 8, 0, "a message to everyone is planned for Tue 12:00", func() {
-			h.plan(tw, lunch, push.text)
-			s.want(nil, 1, lunch, push, names...)
-		}),
-		s.at(0, 9, 0, `a customer opens the ticket "printer on fire"`,
-			func() { s.rises(topLevel, d.add("printer on fire"), nil) }),
-		s.at(0, 9, 0, `a customer opens the ticket "password lost"`,
-			func() { s.rises(topLevel, d.add("password lost"), nil) }),
-		s.at(0, 17, 0, "anna moves the review to Tue 15:00",
-			func() { s.planned(c.move(s.ids["review"], r.RealAt(on(1, 15, 0)))) }),
-		s.at(0, 17, 30, "anna cancels the retro", func() {
-			m, err := c.cancel(s.ids["retro"])
-			s.want(err, m.Reminders, time.Time{}, event{"reminder", m.Title}, m.With...)
-		}),
-		s.at(1, 10, 0, `ben answers "password lost"`, func() {
-			t, err := d.answer(s.ids["password lost"])
-			s.rises(t.Level, t, err)
-		}),
-		s.at(2, 10, 0, "the story ends", func() {}),
-	)
+	s.at(0, 8, 0, "anna plans the review with ben for Tue 10:00")
+	s.planned(c.add("review", r.RealAt(on(1, 10, 0)), "anna", "ben"))
+	s.at(0, 8, 0, "anna plans the retro with ben for Tue 09:00")
+	s.planned(c.add("retro", r.RealAt(on(1, 9, 0)), "anna", "ben"))
+	s.at(0, 8, 0, "ben plans the night shift for Mon 22:00")
+	s.planned(c.add("night shift", r.RealAt(on(0, 22, 0)), "ben"))
+	s.at(0, 8, 0, "a message to everyone is planned for Tue 12:00")
+	h.plan(tw, lunch, push.text)
+	s.want(nil, 1, lunch, push, names...)
+	s.at(0, 9, 0, `a customer opens the ticket "printer on fire"`)
+	s.rises(topLevel, d.add("printer on fire"), nil)
+	s.at(0, 9, 0, `a customer opens the ticket "password lost"`)
+	s.rises(topLevel, d.add("password lost"), nil)
+	s.at(0, 17, 0, "anna moves the review to Tue 15:00")
+	s.planned(c.move(s.ids["review"], r.RealAt(on(1, 15, 0))))
+	s.at(0, 17, 30, "anna cancels the retro")
+	m, err := c.cancel(s.ids["retro"])
+	s.want(err, m.Reminders, time.Time{}, event{"reminder", m.Title}, m.With...)
+	s.at(1, 10, 0, `ben answers "password lost"`)
+	t, err := d.answer(s.ids["password lost"])
+	s.rises(t.Level, t, err)
+	s.at(2, 10, 0, "the story ends")
 	story.Must(r.Await(0, r.Verdict))
 	var late []time.Duration
 	for _, name := range names {
@@ -132,12 +127,10 @@ func play(r *story.Run, subscribers int) {
 	}
 }
 
-// at returns a scene that makes a request.
-func (s *days) at(day, hour, minute int, what string, request func()) story.Scene {
-	return story.Scene{At: on(day, hour, minute).Sub(opening), Do: func() {
-		s.Printf("> %s", what)
-		request()
-	}}
+// at waits for the time of a request.
+func (s *days) at(day, hour, minute int, what string) {
+	s.Until(on(day, hour, minute).Sub(opening))
+	s.Printf("> %s", what)
 }
 
 // want says how often subscribers must get an event, unless the request was refused.

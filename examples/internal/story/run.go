@@ -58,20 +58,6 @@ func (r *Run) Printf(format string, args ...any) {
 	fmt.Fprintf(r.Out, "%s  %s\n", now, text)
 }
 
-// A Scene is what happens at a time of the story.
-type Scene struct {
-	At time.Duration // after the opening
-	Do func()
-}
-
-// Play plays the scenes in order, each not before its time.
-func (r *Run) Play(scenes ...Scene) {
-	for _, s := range scenes {
-		r.Until(s.At)
-		s.Do()
-	}
-}
-
 // Until sleeps until d after the opening.
 func (r *Run) Until(d time.Duration) { time.Sleep(time.Until(r.began.Add(r.Real(d)))) }
 

@@ -36,8 +36,10 @@ func TestPlay(t *testing.T) {
 		var out bytes.Buffer
 		r, began := NewRun(opening, 60), time.Now()
 		r.Out = &out
-		r.Play(Scene{time.Minute, func() { r.Printf("one\nand more") }},
-			Scene{time.Hour, func() { r.Printf("two") }})
+		r.Until(time.Minute)
+		r.Printf("one\nand more")
+		r.Until(time.Hour)
+		r.Printf("two")
 		require.Equal(t, "06:01:00  one\n          and more\n07:00:00  two\n", out.String())
 		require.Equal(t, time.Minute, time.Since(began))
 		require.ErrorIs(t, r.Await(time.Second, func() error { return errBroken }), errBroken)
