@@ -1,14 +1,11 @@
 // Idleserver opens several thousand TCP connections on the loopback interface and closes each of
-// them when it has been silent for too long. Every connection contains its own Timer, and all of
-// them share one wheel. Some clients keep talking; the others fall silent at random moments.
-//
-// The clients check when their connections end: none may be closed early, and none forgotten.
+// them when it has been silent for too long. Some clients keep talking; the others fall silent at
+// random moments. They check that no connection is closed early, and none forgotten.
 //
 //	go run ./examples/idleserver
-//	go run ./examples/idleserver -conns 1000 -idle 500ms -run 5s
 //	go run ./examples/idleserver -run 10m -addr localhost:6060
 //
-// The last shows the wheel while it turns, at http://localhost:6060/debug/wheel/. File server.go
+// The second shows the wheel while it turns, at http://localhost:6060/debug/wheel/. File server.go
 // is the part to copy.
 package main
 
@@ -62,9 +59,8 @@ func main() {
 	flag.DurationVar(&s.run, "run", 10*time.Second, "how long the clients talk")
 	flag.StringVar(&s.addr, "addr", "", "show the wheel at this `address`, such as localhost:6060")
 	story.Program{
-		Name: "idleserver",
-		About: "Idleserver serves many loopback connections, both ends of them in this process,\n" +
-			"and closes the idle ones with one timing wheel.",
+		Name:   "idleserver",
+		About:  "Idleserver closes the idle ones of many connections with one timing wheel.",
 		Passed: "no connection was closed early, and none was forgotten",
 		Layout: "04:05.0",
 		Play: func(r *story.Run) {

@@ -7,8 +7,7 @@
 // else is. So this one moves at 144 s and at 288 s. For that each wheel has its slots twice, and
 // slot 10 becomes slot 22.
 //
-//	go run ./examples/levels             310 seconds in 15
-//	go run ./examples/levels -scale 1    in real time
+//	go run ./examples/levels    310 seconds in 15
 package main
 
 import (
@@ -29,11 +28,10 @@ const slots = 12
 func main() {
 	delay := flag.Int("delay", 310, "delay of the timer in `seconds` of the story, up to 1727")
 	story.Program{
-		Name:     "levels",
-		About:    "Levels draws how a timer moves down the wheels, one drawing for each move.",
-		Passed:   "the timer did not fire early",
-		Scale:    20,
-		MaxScale: 1000,
+		Name:   "levels",
+		About:  "Levels draws how a timer moves down the wheels, one drawing for each move.",
+		Passed: "the timer did not fire early",
+		Scale:  20,
 		Play: func(r *story.Run) {
 			if *delay < 1 || *delay > 1727 {
 				story.Misuse("-delay must be between 1 and 1727")

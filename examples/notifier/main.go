@@ -38,8 +38,7 @@ func main() {
 			"by steps of 0 s, 2 min, 10 min and 1 h, until they succeed.",
 		Passed: "no attempt was early, overlapped or followed a success,\n" +
 			"and nothing was forgotten",
-		Scale:    600,  // leaves a receiver 100 ms for its answer
-		MaxScale: 6000, // 300 s in 50 ms
+		Scale: 600, // leaves a receiver 100 ms for its answer
 		Play: func(r *story.Run) {
 			if *timeout <= 0 {
 				story.Misuse("-timeout must be positive")

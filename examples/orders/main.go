@@ -33,9 +33,8 @@ func main() {
 			"it is unpaid after 30 minutes. It reminds the customer 10 minutes before.",
 		Passed: "every order was either paid or cancelled,\n" +
 			"nothing came early, and the stock adds up",
-		Scale:    600,   // a timer is about a millisecond late: less than a second of the story
-		MaxScale: 18000, // half an hour in 100 ms
-		Play:     play,
+		Scale: 600, // a timer is about a millisecond late: less than a second of the story
+		Play:  play,
 	}.Main()
 }
 

@@ -3,14 +3,12 @@
 // without an answer, and again a day later; and messages that are pushed to all subscribers at one
 // instant. The program plays two days, and checks that each subscriber gets the right events.
 //
-//	go run ./examples/reminders                two days in eight seconds
-//	go run ./examples/reminders -scale 7200    the same in 26
+//	go run ./examples/reminders    two days in eight seconds
 //
 // File reminders.go is the part to copy.
 package main
 
 import (
-	"flag"
 	"fmt"
 	"strings"
 	"time"
@@ -22,6 +20,7 @@ import (
 const (
 	reminderLead = 30 * time.Minute
 	patience     = 24 * time.Hour
+	subscribers  = 300
 )
 
 // escalatesTo names who is told of a ticket at levels 1 and 2.
@@ -35,22 +34,14 @@ func on(day, hour, minute int) time.Time {
 var opening = on(0, 7, 30)
 
 func main() {
-	subscribers := flag.Int("subscribers", 300, "`n` subscribers get the message that is pushed")
 	story.Program{
-		Name: "reminders",
-		About: "Reminders is a service for what is due in hours and days: meetings with\n" +
-			"reminders, tickets that escalate, and messages that are pushed to all.",
-		Passed:   "each subscriber got the right events,\nnone early, none missing, none twice",
-		Scale:    24000,
-		MaxScale: 1e6,
-		Opening:  opening,
-		Layout:   "Mon 15:04",
-		Play: func(r *story.Run) {
-			if *subscribers < 4 || *subscribers > 5000 {
-				story.Misuse("-subscribers must be between 4 and 5000")
-			}
-			play(r, *subscribers)
-		},
+		Name:    "reminders",
+		About:   "Reminders is a service for meetings, tickets that escalate, and messages to all.",
+		Passed:  "each got the right events, none early, missing or twice",
+		Scale:   24000,
+		Opening: opening,
+		Layout:  "Mon 15:04",
+		Play:    play,
 	}.Main()
 }
 
@@ -61,7 +52,7 @@ type days struct {
 	ids map[string]int // of meetings and tickets
 }
 
-func play(r *story.Run, subscribers int) {
+func play(r *story.Run) {
 	tw, s, h := timingwheel.New(), &days{r, make(map[string]int)}, make(hub)
 	c := &calendar{tw: tw, lead: r.Real(reminderLead), meetings: make(map[int]*meeting),
 		remind: func(m meeting) {

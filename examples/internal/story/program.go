@@ -21,10 +21,9 @@ type Program struct {
 	About  string // for -h: a sentence or two
 	Passed string // what the story has shown if it ends well
 
-	Scale    float64   // default of the flag -scale; 0 for a program without this flag
-	MaxScale float64   // beyond it timers and goroutines would be too coarse for the story
-	Opening  time.Time // time of the story when it begins
-	Layout   string    // of the time on each line, as in time.Format; the default is time.TimeOnly
+	Scale   float64   // default of the flag -scale; 0 for a program without this flag
+	Opening time.Time // time of the story when it begins
+	Layout  string    // of the time on each line, as in time.Format; the default is time.TimeOnly
 
 	Play func(*Run) // everything that it starts has ended when it returns
 }
@@ -32,10 +31,10 @@ type Program struct {
 // Main is the main function of a program. The exit status is 1 if the story fails, and 2 if the
 // command line is wrong.
 func (p Program) Main() {
+	scale := cmp.Or(p.Scale, 1)
+	fastest := 10 * scale // beyond it timers and goroutines would be too coarse for the story
 	if p.Scale != 0 {
-		flag.Float64Var(&p.Scale, "scale", p.Scale, "`seconds` of the story that pass in one")
-	} else {
-		p.Scale, p.MaxScale = 1, 1
+		flag.Float64Var(&scale, "scale", p.Scale, "`seconds` of the story that pass in one")
 	}
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "%s\n\nusage: go run ./examples/%s [flags]\n\n",
@@ -46,12 +45,12 @@ func (p Program) Main() {
 	if flag.NArg() > 0 {
 		Misuse("unexpected argument: %s", flag.Arg(0))
 	}
-	if !(p.Scale >= 0.1 && p.Scale <= p.MaxScale) { // NaN fails both comparisons
-		Misuse("-scale must be between 0.1 and %v", p.MaxScale)
+	if !(scale >= 0.1 && scale <= fastest) { // NaN fails both comparisons
+		Misuse("-scale must be between 0.1 and %v", fastest)
 	}
 	log.SetFlags(0)
 	log.SetPrefix(p.Name + ": ")
-	r := NewRun(p.Opening, p.Scale)
+	r := NewRun(p.Opening, scale)
 	r.Out, r.layout = os.Stdout, cmp.Or(p.Layout, time.TimeOnly)
 	Must(r.play(p))
 }
