@@ -14,7 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel"
@@ -59,18 +59,14 @@ func walk(out io.Writer, tick time.Duration, delay int) error {
 	timer.ResetAt(start.Add(time.Duration(delay) * tick))
 
 	for before, verb := -1, "is filed in"; ; {
-		now := int(time.Since(start) / tick)
-		if levels := tw.Stats().Levels; timer.Pending() {
-			for i, level := range levels {
-				if level.Busy == 0 || i == before {
-					continue
-				}
-				width := int(level.Tick / tick) // of a slot, in ticks
-				fmt.Fprintf(out, "\nat %3d s  it %s the %s wheel, slot %d, due at %d s\n\n",
-					now, verb, ordinals[i], delay/width%(2*slots), delay/width*width)
-				draw(out, len(levels), now, i, delay)
-				before, verb = i, "moves to"
-			}
+		now, levels := int(time.Since(start)/tick), tw.Stats().Levels
+		holder := slices.IndexFunc(levels, func(l timingwheel.LevelStats) bool { return l.Busy > 0 })
+		if holder >= 0 && holder != before && timer.Pending() {
+			width := widths[holder]
+			fmt.Fprintf(out, "\nat %3d s  it %s the %s wheel, slot %d, due at %d s\n\n",
+				now, verb, ordinals[holder], delay/width%(2*slots), delay/width*width)
+			draw(out, len(levels), now, holder, delay)
+			before, verb = holder, "moves to"
 		}
 		select {
 		case after := <-fired:
@@ -86,13 +82,13 @@ func walk(out io.Writer, tick time.Duration, delay int) error {
 
 var (
 	ordinals = [...]string{"first", "second", "third"}
-	widths   = [...]int{1, slots, slots * slots}
+	widths   = [...]int{1, slots, slots * slots} // of a slot, in ticks
 )
 
 // draw shows the wheels, the coarsest on top, in 80 columns.
 func draw(out io.Writer, levels, now, holder, delay int) {
 	for i := levels - 1; i >= 0; i-- {
-		var row strings.Builder
+		fmt.Fprintf(out, "%3d s  ", widths[i])
 		for slot := range 2 * slots {
 			mark, format := ".", " %s "
 			if i == holder && slot == delay/widths[i]%(2*slots) {
@@ -101,9 +97,9 @@ func draw(out io.Writer, levels, now, holder, delay int) {
 			if slot == now/widths[i]%(2*slots) {
 				format = "<%s>"
 			}
-			fmt.Fprintf(&row, format, mark)
+			fmt.Fprintf(out, format, mark)
 		}
-		fmt.Fprintf(out, "%3d s  %s\n", widths[i], row.String())
+		fmt.Fprintln(out)
 	}
 	fmt.Fprint(out, "      ")
 	for slot := range 2 * slots {
