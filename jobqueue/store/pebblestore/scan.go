@@ -50,8 +50,9 @@ func (c *scan) at(ok bool) bool {
 	return ok
 }
 
-// skip goes to the first key after last that can be read. It doubles the distance until there is one,
-// and then halves what is between. A key stands for a number here.
+// skip goes to the first key after last that can be read. It goes further and further until there is
+// one, and then halves what is between. A key stands for a number here. Each key that cannot be read
+// takes Pebble some milliseconds.
 func (c *scan) skip() bool {
 	size := max(len(c.last), 5+orderSize)
 	number := func(key []byte) *big.Int {
@@ -62,7 +63,7 @@ func (c *scan) skip() bool {
 
 	bad, end := number(c.last), number(c.upper)
 	good, one := new(big.Int), big.NewInt(1)
-	for step := new(big.Int).Set(one); ; step.Lsh(step, 1) {
+	for step := new(big.Int).Set(one); ; step.Lsh(step, 8) {
 		if good.Add(bad, step); good.Cmp(end) >= 0 {
 			good.Set(end)
 			break
