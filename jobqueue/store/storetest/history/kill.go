@@ -1,0 +1,455 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel/jobqueue"
+)
+
+// Kill has the test binary run itself as a process that works with the store of a path, kills it at
+// random points for so many rounds, lets what is left be delivered, and checks the history. It is
+// called by a test that does nothing else, with an open that always does the same:
+//
+//	func TestKill(t *testing.T) { history.Kill(t, open, 20) }
+func Kill(t *testing.T, open func(path string) (*jobqueue.Client, error), rounds int) {
+	if dir := os.Getenv(envDir); dir != "" {
+		child(open, dir)
+	}
+	seed := uint64(time.Now().UnixNano())
+	dir := t.TempDir()
+	path := filepath.Join(dir, logName)
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	process := 0
+	run := func(drain bool, limit time.Duration) error {
+		process++
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$") // the end of ctx is a kill -9
+		cmd.Env = append(os.Environ(), envDir+"="+dir, envProcess+"="+strconv.Itoa(process),
+			envSeed+"="+strconv.FormatUint(seed+uint64(process), 10), envDrain+"="+strconv.FormatBool(drain))
+		out, err := cmd.CombinedOutput()
+		if len(out) > 0 {
+			t.Logf("process %d: %s", process, out)
+		}
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.Exited() {
+			t.Fatalf("process %d ended by itself: %v", process, err)
+		}
+		return err
+	}
+	for range rounds {
+		require.Error(t, run(false, time.Duration(30+r.IntN(600))*time.Millisecond), "it is killed")
+	}
+	for tries := 0; run(true, time.Minute) != nil; tries++ {
+		require.Less(t, tries, 2*rounds, "poison jobs kill a process but a few times")
+	}
+
+	events, err := ReadLog(path)
+	require.NoError(t, err)
+	sum := Summarize(events)
+	t.Logf("%d events: %+v", len(events), sum)
+	for i, v := range Check(events) {
+		if t.Errorf("%v", v); i == 5 {
+			break
+		}
+	}
+	if sum.Jobs == 0 || sum.Again == 0 || sum.Cancelled == 0 || sum.Moved == 0 || sum.Acked == 0 || sum.Refused == 0 || sum.Dead == 0 {
+		t.Error("the history lacks what it is about")
+	}
+	if t.Failed() {
+		kept := filepath.Join(os.TempDir(), fmt.Sprintf("jobqueue-history-%d", seed))
+		if os.CopyFS(kept, os.DirFS(dir)) == nil {
+			t.Logf("the log and the store are kept in %s", kept)
+		}
+	}
+}
+
+const (
+	envDir     = "JOBQUEUE_HISTORY_DIR"
+	envProcess = "JOBQUEUE_HISTORY_PROCESS"
+	envSeed    = "JOBQUEUE_HISTORY_SEED"
+	envDrain   = "JOBQUEUE_HISTORY_DRAIN"
+	logName    = "history.log"
+
+	handled = "history/handled" // worked on by a handler
+	pulled  = "history/pulled"  // by pullers
+	slow    = "history/slow"    // by a puller that lets leases run out
+	lease   = 30 * time.Second  // so long that it does not run out on a machine under load
+)
+
+// What a job does is the first word of its body.
+const (
+	doGood   = "good"
+	doRest   = "rest" // takes a while
+	doFail   = "fail" // fails once
+	doSnooze = "snooze"
+	doBad    = "bad"    // fails always
+	doPoison = "poison" // kills the process
+)
+
+// A worker is the process that is killed.
+type worker struct {
+	log    *Log
+	client *jobqueue.Client
+	number int
+	seed   uint64
+	drain  bool
+	before []string // jobs of processes before this one that may be there
+}
+
+// child is the process that is killed. It does not return.
+func child(open func(path string) (*jobqueue.Client, error), dir string) {
+	fail := func(err error) {
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	w := &worker{drain: os.Getenv(envDrain) == "true"}
+	var err error
+	w.number, err = strconv.Atoi(os.Getenv(envProcess))
+	fail(err)
+	w.seed, err = strconv.ParseUint(os.Getenv(envSeed), 10, 64)
+	fail(err)
+	if w.number > 1 {
+		events, err := ReadLog(filepath.Join(dir, logName))
+		fail(err)
+		w.before = recent(events)
+	}
+	w.client, err = open(filepath.Join(dir, "jobs.db"))
+	fail(err)
+	w.log, err = OpenLog(filepath.Join(dir, logName), w.number)
+	fail(err)
+	w.log.Write(w.log.Now(Start, ""))
+	fail(w.run())
+	os.Exit(0)
+}
+
+// recent returns the jobs that were added last and have not been heard of since.
+func recent(events []Event) (names []string) {
+	heard := map[string]bool{}
+	for i := len(events) - 1; i >= 0 && len(names) < 100; i-- {
+		e := events[i]
+		if e.Kind == Added && e.Err == OK && !heard[e.Job] {
+			names = append(names, e.Job)
+		}
+		heard[e.Job] = true
+	}
+	return names
+}
+
+const drivers = 6
+
+func (w *worker) run() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w.client.Handle(handled, w.handle, jobqueue.Workers(4), jobqueue.Attempts(0), jobqueue.Lease(lease))
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := w.client.Run(ctx); err != nil {
+			fmt.Println("Run:", err)
+			os.Exit(1)
+		}
+	})
+	for i := range 2 {
+		group.Go(func() { w.pull(ctx, i) })
+	}
+	group.Go(func() { w.pullSlowly(ctx) })
+	if !w.drain {
+		for i := range drivers {
+			go w.drive(ctx, i)
+		}
+		select {} // until it is killed
+	}
+	for {
+		left, err := w.left(ctx)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	cancel()
+	group.Wait()
+	for _, queue := range []string{handled, pulled, slow} {
+		for state := jobqueue.Delayed; state <= jobqueue.Dead; state++ {
+			for job, err := range w.client.Jobs(context.Background(), queue, state) {
+				if err != nil {
+					return err
+				}
+				e := w.log.Now(Found, job.Key)
+				e.Attempt, e.State = job.Attempts, "live"
+				if state == jobqueue.Dead {
+					e.State = "dead"
+				}
+				w.log.Write(e)
+			}
+		}
+	}
+	w.log.Write(w.log.Now(End, ""))
+	return w.client.Close()
+}
+
+// left counts the live jobs.
+func (w *worker) left(ctx context.Context) (n int, err error) {
+	for _, queue := range []string{handled, pulled, slow} {
+		for state := jobqueue.Delayed; state <= jobqueue.Leased; state++ {
+			jobs, _, err := w.client.List(ctx, queue, state, "", 1)
+			if err != nil {
+				return 0, err
+			}
+			n += len(jobs)
+		}
+	}
+	return n, nil
+}
+
+// drive adds jobs, and cancels and moves some that it or another process has added. It is the only one
+// that does so with a job, so that the calls for one job come one after the other.
+func (w *worker) drive(ctx context.Context, i int) {
+	r := rand.New(rand.NewPCG(w.seed, uint64(i)))
+	var mine []string
+	for n, name := range w.before {
+		if n%drivers == i {
+			mine = append(mine, name)
+		}
+	}
+	if i == 0 && w.number%4 == 1 {
+		w.add(ctx, r, fmt.Sprintf("%s-%d-poison", handled, w.number), doPoison, 3)
+	}
+	for n := 0; ; n++ {
+		switch r.IntN(4) {
+		case 0, 1:
+			queue := []string{handled, handled, handled, pulled, pulled, slow}[r.IntN(6)]
+			name := fmt.Sprintf("%s-%d-%d-%d", queue, w.number, i, n)
+			does, most := doGood, 0
+			switch r.IntN(10) {
+			case 0:
+				does = doFail
+			case 1:
+				does = doSnooze
+			case 2, 3:
+				does = doRest
+			case 4:
+				does, most = doBad, 3
+			}
+			w.add(ctx, r, name, does, most)
+			if queue != slow {
+				mine = append(mine, name)
+			}
+		case 2:
+			if len(mine) == 0 {
+				continue
+			}
+			at := r.IntN(len(mine))
+			w.cancel(ctx, mine[at])
+			mine = append(mine[:at], mine[at+1:]...)
+		case 3:
+			if len(mine) == 0 {
+				continue
+			}
+			w.reschedule(ctx, r, mine[r.IntN(len(mine))])
+		}
+		if len(mine) > 50 {
+			mine = mine[25:]
+		}
+	}
+}
+
+// queueOf returns the queue of a job, which its name begins with.
+func queueOf(name string) string { return name[:strings.IndexByte(name, '-')] }
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return OK
+	case errors.Is(err, jobqueue.ErrRunning):
+		return Running
+	case errors.Is(err, jobqueue.ErrNotFound):
+		return NotFound
+	case errors.Is(err, jobqueue.ErrLeased):
+		return Leased
+	case errors.Is(err, jobqueue.ErrLeaseLost):
+		return Lost
+	case errors.Is(err, jobqueue.ErrUnknown):
+		return Unknown
+	}
+	return err.Error()
+}
+
+func (w *worker) add(ctx context.Context, r *rand.Rand, name, does string, most int) {
+	e := w.log.Now(Add, name)
+	e.Most = most
+	wait := time.Duration(r.IntN(500_000)) * time.Microsecond
+	opts := []jobqueue.AddOption{jobqueue.Key(name)}
+	if most > 0 {
+		opts = append(opts, jobqueue.MaxAttempts(most))
+	}
+	if r.IntN(2) == 0 {
+		e.In = wait
+		opts = append(opts, jobqueue.In(wait))
+	} else {
+		e.At = e.Wall + int64(wait)
+		opts = append(opts, jobqueue.At(time.Unix(0, e.At)))
+	}
+	w.log.Write(e)
+	id, err := w.client.Add(ctx, queueOf(name), []byte(does), opts...)
+	e = w.log.Now(Added, name)
+	if e.Err = outcome(err); err == nil {
+		e.ID = id.String()
+	}
+	w.log.Write(e)
+}
+
+func (w *worker) cancel(ctx context.Context, name string) {
+	w.log.Write(w.log.Now(Cancel, name))
+	err := w.client.Cancel(ctx, queueOf(name), jobqueue.ByKey(name))
+	e := w.log.Now(Cancelled, name)
+	e.Err = outcome(err)
+	w.log.Write(e)
+}
+
+func (w *worker) reschedule(ctx context.Context, r *rand.Rand, name string) {
+	e := w.log.Now(Reschedule, name)
+	wait := time.Duration(r.IntN(300_000)) * time.Microsecond
+	var err error
+	if r.IntN(2) == 0 {
+		e.In = wait
+		w.log.Write(e)
+		err = w.client.Reschedule(ctx, queueOf(name), jobqueue.ByKey(name), wait)
+	} else {
+		e.At = e.Wall + int64(wait)
+		w.log.Write(e)
+		err = w.client.RescheduleAt(ctx, queueOf(name), jobqueue.ByKey(name), time.Unix(0, e.At))
+	}
+	e = w.log.Now(Rescheduled, name)
+	e.Err = outcome(err)
+	w.log.Write(e)
+}
+
+func (w *worker) begin(job *jobqueue.Job) Event {
+	e := w.log.Now(Begin, job.Key)
+	e.ID, e.Attempt = job.ID.String(), job.Attempts
+	return e
+}
+
+// attempt works on a job and returns what a handler returns.
+func (w *worker) attempt(job *jobqueue.Job) error {
+	const wait = 15 * time.Millisecond
+	e := w.log.Now(Return, job.Key)
+	e.Attempt, e.In = job.Attempts, wait
+	switch does := string(job.Body); {
+	case does == doPoison:
+		self, err := os.FindProcess(os.Getpid())
+		if err == nil {
+			err = self.Kill()
+		}
+		fmt.Println("the poison had no effect:", err)
+		select {}
+	case does == doBad, does == doFail && job.Attempts == 1:
+		e.Err = Retry
+		w.log.Write(e)
+		return jobqueue.RetryIn(wait)
+	case does == doSnooze && time.Since(job.Added) < 400*time.Millisecond:
+		e.Err = Snooze
+		w.log.Write(e)
+		return jobqueue.Snooze(wait)
+	case does == doRest:
+		time.Sleep(20 * time.Millisecond)
+	}
+	return nil
+}
+
+func (w *worker) handle(_ context.Context, job *jobqueue.Job) error {
+	w.log.Write(w.begin(job))
+	if err := w.attempt(job); err != nil {
+		return err
+	}
+	e := w.log.Now(Return, job.Key)
+	e.Attempt = job.Attempts
+	w.log.Write(e)
+	return nil
+}
+
+// pull works on jobs that it reserves. An acknowledgement that it is told of must hold.
+func (w *worker) pull(ctx context.Context, i int) {
+	for {
+		got, err := w.client.Reserve(ctx, pulled, 1+i*3, lease)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			fmt.Println("Reserve:", err)
+			os.Exit(1)
+		}
+		for _, d := range got {
+			w.log.Write(w.begin(&d.Job))
+			if err := w.attempt(&d.Job); err != nil {
+				_ = d.Nack(ctx, err) // its lease may be lost by a Cancel
+				continue
+			}
+			w.ack(ctx, d)
+		}
+	}
+}
+
+func (w *worker) ack(ctx context.Context, d *jobqueue.Delivery) {
+	e := w.log.Now(Ack, d.Key)
+	e.Attempt = d.Attempts
+	w.log.Write(e)
+	err := d.Ack(ctx)
+	e = w.log.Now(Acked, d.Key)
+	e.Attempt, e.Err = d.Attempts, outcome(err)
+	w.log.Write(e)
+}
+
+// pullSlowly reserves jobs, lets their leases run out, reserves them again and acknowledges them by the
+// old lease, which must be refused, and by the new one.
+func (w *worker) pullSlowly(ctx context.Context) {
+	const short = 20 * time.Millisecond
+	reserve := func(lease time.Duration) []*jobqueue.Delivery {
+		since := int64(time.Since(w.log.start))
+		got, err := w.client.TryReserve(ctx, slow, 3, lease)
+		if err != nil && ctx.Err() == nil {
+			fmt.Println("TryReserve:", err)
+			os.Exit(1)
+		}
+		for _, d := range got {
+			e := w.begin(&d.Job)
+			e.Lease, e.Since = lease, since
+			w.log.Write(e)
+		}
+		return got
+	}
+	for ctx.Err() == nil {
+		old := reserve(short)
+		time.Sleep(short + time.Millisecond)
+		again := reserve(lease)
+		for _, d := range old {
+			for _, other := range again {
+				if d.ID == other.ID {
+					w.ack(ctx, d)
+				}
+			}
+		}
+		for _, d := range again {
+			w.ack(ctx, d)
+		}
+	}
+}
