@@ -156,6 +156,27 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	}, WithLogger(logger))
 }
 
+// TestCancelOfARunningJobIsNoWarning: what the handler returns is refused, as the caller of Cancel was
+// told.
+func TestCancelOfARunningJobIsNoWarning(t *testing.T) {
+	var log bytes.Buffer
+	bubble(t, func(t *testing.T, c *Client) {
+		c.Handle("q", func(ctx context.Context, _ *Job) error {
+			time.Sleep(time.Second)
+			return ctx.Err()
+		})
+		id, err := c.Add(t.Context(), "q", nil)
+		require.NoError(t, err)
+		stop := running(t, c)
+		time.Sleep(time.Millisecond)
+		require.ErrorIs(t, c.Cancel(t.Context(), "q", ByID(id)), ErrRunning)
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, statsOf(t, c, "q").Refused)
+		stop()
+		require.NotContains(t, log.String(), "refused")
+	}, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+}
+
 func explode(p *int) error {
 	*p++
 	return nil

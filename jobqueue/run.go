@@ -165,7 +165,8 @@ type dispatcher struct {
 // An outcome is the end of an attempt.
 type outcome struct {
 	store.Finish
-	returned bool // it never began, or was interrupted at the end of Run
+	returned  bool // it never began, or was interrupted at the end of Run
+	cancelled bool // the job, by this Client, so that the outcome will be refused
 }
 
 // A claimed is a job that waits for a worker.
@@ -182,6 +183,7 @@ type delivery struct {
 	leased      time.Time // when the lease was last known to begin; guarded by dispatcher.mu
 	place       int       // in running; guarded by dispatcher.mu
 	interrupted bool      // by the end of Run; guarded by dispatcher.mu
+	cancelled   bool      // by this Client; guarded by dispatcher.mu
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 }
@@ -429,7 +431,11 @@ func (d *dispatcher) storedLocked(outcomes []outcome) {
 		switch o := &outcomes[i]; {
 		case o.Err != nil:
 			d.counts.refused.Add(1)
-			d.c.set.log.Warn("jobqueue: the outcome of an attempt was refused",
+			level := slog.LevelWarn
+			if o.cancelled {
+				level = slog.LevelDebug
+			}
+			d.c.set.log.Log(d.run.base, level, "jobqueue: the outcome of an attempt was refused",
 				"queue", d.queue, "id", o.ID, "error", o.Err)
 		case o.returned:
 			d.counts.returned.Add(1)
@@ -571,6 +577,7 @@ func (d *dispatcher) forget(id ID) bool {
 	}
 	for _, r := range d.running {
 		if r.job.ID == id {
+			r.cancelled = true
 			r.cancel(ErrLeaseLost)
 			return false
 		}
@@ -671,6 +678,7 @@ func (d *dispatcher) settle(r *delivery, err error) {
 	if r.interrupted && err != nil {
 		err, o.returned = errReturned, true
 	}
+	o.cancelled = r.cancelled
 	d.mu.Unlock()
 	d.c.verdict(&o.Finish, &r.job, err, &d.opts)
 	d.logOutcome(r, &o, err, took)
