@@ -3,6 +3,7 @@ module github.com/go-timingwheel/timingwheel/jobqueue
 go 1.25
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/cockroachdb/pebble/v2 v2.1.7
 	github.com/go-timingwheel/timingwheel v0.0.0-00010101000000-000000000000
 	github.com/robfig/cron/v3 v3.0.1

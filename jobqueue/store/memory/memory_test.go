@@ -21,3 +21,5 @@ var config = storetest.Config{
 func TestStore(t *testing.T) { storetest.Run(t, config) }
 
 func FuzzStore(f *testing.F) { storetest.Fuzz(f, config) }
+
+func TestConcurrent(t *testing.T) { storetest.Concurrent(t, config) }

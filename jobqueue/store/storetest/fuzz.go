@@ -19,8 +19,8 @@ import (
 // compares what they answer and all that they hold, and checks that the watcher would come in time.
 // A store that is Durable is closed and opened now and then.
 func Fuzz(f *testing.F, config Config) {
-	for seed := range uint64(30) {
-		f.Add(randomBytes(seed, 1500))
+	for seed := range uint64(20) {
+		f.Add(randomBytes(seed, 1000))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := newComparison(t, config, data)
