@@ -235,9 +235,10 @@ func claimedOnce(s *suite) {
 	const jobs, workers = 400, 8
 	var seen sync.Map
 	var n atomic.Int64
-	var group sync.WaitGroup
+	var adding, group sync.WaitGroup
+	var added atomic.Bool
 	for w := range workers {
-		group.Go(func() {
+		adding.Go(func() {
 			for i := range jobs / workers {
 				op := &store.Add{Job: newJob(fmt.Sprint(w, ".", i))}
 				if err := s.store.Do(s.Context(), []store.Op{op}); err != nil || op.Err != nil {
@@ -246,12 +247,14 @@ func claimedOnce(s *suite) {
 			}
 		})
 		group.Go(func() {
-			for n.Load() < jobs && !s.Failed() {
+			for last := false; !last; {
+				last = added.Load()
 				claim := &store.Claim{Queue: q, Max: 1 + w, Lease: time.Hour}
 				if err := s.store.Do(s.Context(), []store.Op{claim}); err != nil || claim.Err != nil {
 					s.Errorf("claim: %v, %v", err, claim.Err)
 					return
 				}
+				last = last && len(claim.Jobs) == 0
 				for _, j := range claim.Jobs {
 					if _, twice := seen.LoadOrStore(string(j.Body), true); twice {
 						s.Errorf("job %s was claimed twice", j.Body)
@@ -265,6 +268,8 @@ func claimedOnce(s *suite) {
 			}
 		})
 	}
+	adding.Wait()
+	added.Store(true)
 	group.Wait()
 	require.EqualValues(s, jobs, n.Load())
 	require.Zero(s, s.info(q))

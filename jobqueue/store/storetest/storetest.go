@@ -76,7 +76,7 @@ func (c *Clock) Step(d time.Duration) {
 
 // Run tests all that store.Store promises.
 func Run(t *testing.T, config Config) {
-	for _, group := range [][]test{timeTests, orderTests, leaseTests, keyTests, manageTests, limitTests, readTests, watchTests, callTests} {
+	for _, group := range testGroups {
 		for _, test := range group {
 			t.Run(test.name, func(t *testing.T) {
 				if test.needs != nil && !test.needs(config) {
@@ -88,6 +88,8 @@ func Run(t *testing.T, config Config) {
 		}
 	}
 }
+
+var testGroups = [][]test{timeTests, orderTests, leaseTests, keyTests, manageTests, limitTests, readTests, watchTests, callTests}
 
 // A test is one promise.
 type test struct {
