@@ -356,7 +356,7 @@ func (c *checker) final(name string, j *job) {
 
 // A Summary counts what happened in a history, so that a test can tell that something did.
 type Summary struct {
-	Processes, Jobs, Deliveries, Again, Cancelled, Running, Moved, Acked, Refused, Dead int
+	Processes, Jobs, Deliveries, Again, Cancelled, Running, Moved, Acked, Refused, Dead, Poison int
 }
 
 // Summarize returns the Summary of a history.
@@ -368,6 +368,9 @@ func Summarize(events []Event) (s Summary) {
 			s.Processes++
 		case e.Kind == Added && e.Err == OK:
 			s.Jobs++
+			if isPoison(e.Job) {
+				s.Poison++
+			}
 		case e.Kind == Begin:
 			if s.Deliveries++; delivered[e.Job] {
 				s.Again++

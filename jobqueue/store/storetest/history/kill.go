@@ -24,58 +24,146 @@ import (
 // called by a test that does nothing else, with an open that always does the same:
 //
 //	func TestKill(t *testing.T) { history.Kill(t, open, 20) }
+//
+// A machine so slow that its processes get nothing done has more rounds.
 func Kill(t *testing.T, open func(path string) (*jobqueue.Client, error), rounds int) {
 	if dir := os.Getenv(envDir); dir != "" {
 		child(open, dir)
 	}
-	seed := uint64(time.Now().UnixNano())
-	dir := t.TempDir()
-	path := filepath.Join(dir, logName)
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
-	process := 0
-	run := func(drain bool, limit time.Duration) error {
-		process++
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$") // the end of ctx is a kill -9
-		cmd.Env = append(os.Environ(), envDir+"="+dir, envProcess+"="+strconv.Itoa(process),
-			envSeed+"="+strconv.FormatUint(seed+uint64(process), 10), envDrain+"="+strconv.FormatBool(drain))
-		out, err := cmd.CombinedOutput()
-		if len(out) > 0 {
-			t.Logf("process %d: %s", process, out)
-		}
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.Exited() {
-			t.Fatalf("process %d ended by itself: %v", process, err)
-		}
-		return err
+	k := killer{T: t, dir: t.TempDir(), seed: uint64(time.Now().UnixNano())}
+	k.random = rand.New(rand.NewPCG(k.seed, 0))
+	t.Logf("seed %d", k.seed)
+	for n := 0; n < rounds || n < 10*rounds && !k.sum().rich(); n++ {
+		k.round()
 	}
-	for range rounds {
-		require.Error(t, run(false, time.Duration(30+r.IntN(600))*time.Millisecond), "it is killed")
+	for tries := 0; !k.drain(); tries++ {
+		require.Less(t, tries, 20*rounds, "poison jobs kill a process but a few times")
 	}
-	for tries := 0; run(true, time.Minute) != nil; tries++ {
-		require.Less(t, tries, 2*rounds, "poison jobs kill a process but a few times")
-	}
-
-	events, err := ReadLog(path)
-	require.NoError(t, err)
+	events := k.read()
 	sum := Summarize(events)
-	t.Logf("%d events: %+v", len(events), sum)
+	t.Logf("%d processes, %d events: %+v", k.process, len(events), sum)
 	for i, v := range Check(events) {
 		if t.Errorf("%v", v); i == 5 {
 			break
 		}
 	}
-	if sum.Jobs == 0 || sum.Again == 0 || sum.Cancelled == 0 || sum.Moved == 0 || sum.Acked == 0 || sum.Refused == 0 || sum.Dead == 0 {
+	if !sum.rich() || sum.Dead == 0 {
 		t.Error("the history lacks what it is about")
 	}
 	if t.Failed() {
-		kept := filepath.Join(os.TempDir(), fmt.Sprintf("jobqueue-history-%d", seed))
-		if os.CopyFS(kept, os.DirFS(dir)) == nil {
+		kept := filepath.Join(os.TempDir(), fmt.Sprintf("jobqueue-history-%d", k.seed))
+		if os.CopyFS(kept, os.DirFS(k.dir)) == nil {
 			t.Logf("the log and the store are kept in %s", kept)
 		}
 	}
+}
+
+// rich says whether the processes did all that a history should have.
+func (s Summary) rich() bool {
+	for _, n := range []int{s.Jobs, s.Again, s.Cancelled, s.Moved, s.Acked, s.Refused, s.Poison} {
+		if n == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// A killer runs processes.
+type killer struct {
+	*testing.T
+	dir     string
+	seed    uint64
+	random  *rand.Rand
+	process int
+}
+
+// round runs a process until it is killed: now and then while it opens the store, mostly when it has
+// worked for a while.
+func (k *killer) round() {
+	opened := k.random.IntN(4) > 0
+	wait := time.Duration(k.random.IntN(400)) * time.Millisecond
+	p := k.start(false)
+	if opened {
+		<-p.opened
+	}
+	time.Sleep(wait)
+	_ = p.cmd.Process.Kill() // unless it killed itself
+	k.ended(p)
+}
+
+// drain runs a process until nothing is left to deliver, or returns false if it was killed by a job.
+func (k *killer) drain() bool {
+	p := k.start(true)
+	timer := time.AfterFunc(time.Minute, func() {
+		k.Error("not all was delivered in a minute")
+		_ = p.cmd.Process.Kill()
+	})
+	defer timer.Stop()
+	done := k.ended(p)
+	if k.Failed() {
+		k.FailNow()
+	}
+	return done
+}
+
+func (k *killer) start(drain bool) *process {
+	k.process++
+	cmd := exec.Command(os.Args[0], "-test.run=^"+k.Name()+"$")
+	cmd.Env = append(os.Environ(), envDir+"="+k.dir, envProcess+"="+strconv.Itoa(k.process),
+		envSeed+"="+strconv.FormatUint(k.seed+uint64(k.process), 10), envDrain+"="+strconv.FormatBool(drain))
+	p := &process{cmd: cmd, opened: make(chan struct{}), ended: make(chan error, 1)}
+	cmd.Stdout, cmd.Stderr = p, p
+	require.NoError(k, cmd.Start())
+	go func() {
+		err := cmd.Wait()
+		p.open()
+		p.ended <- err
+	}()
+	return p
+}
+
+// ended waits for a process and returns whether it ended by itself and well.
+func (k *killer) ended(p *process) bool {
+	err := <-p.ended
+	if text := strings.TrimSpace(strings.Replace(p.text.String(), opened, "", 1)); text != "" {
+		k.Logf("process %d: %s", k.process, text)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		k.Fatalf("process %d failed: %v", k.process, err)
+	}
+	return err == nil
+}
+
+func (k *killer) read() []Event {
+	events, err := ReadLog(filepath.Join(k.dir, logName))
+	if !errors.Is(err, os.ErrNotExist) { // no process has come so far
+		require.NoError(k, err)
+	}
+	return events
+}
+
+func (k *killer) sum() Summary { return Summarize(k.read()) }
+
+// A process is one that was started.
+type process struct {
+	cmd    *exec.Cmd
+	text   strings.Builder // what it writes; package exec sees to it that one Write goes on at a time
+	once   sync.Once
+	opened chan struct{} // closed when it says that it has opened the store, or has ended
+	ended  chan error
+}
+
+const opened = "opened\n"
+
+func (p *process) open() { p.once.Do(func() { close(p.opened) }) }
+
+// Write implements io.Writer.
+func (p *process) Write(b []byte) (int, error) {
+	if p.text.Write(b); strings.Contains(p.text.String(), opened) {
+		p.open()
+	}
+	return len(b), nil
 }
 
 const (
@@ -125,16 +213,17 @@ func child(open func(path string) (*jobqueue.Client, error), dir string) {
 	fail(err)
 	w.seed, err = strconv.ParseUint(os.Getenv(envSeed), 10, 64)
 	fail(err)
-	if w.number > 1 {
-		events, err := ReadLog(filepath.Join(dir, logName))
+	events, err := ReadLog(filepath.Join(dir, logName))
+	if !errors.Is(err, os.ErrNotExist) {
 		fail(err)
-		w.before = recent(events)
 	}
+	w.before = recent(events)
 	w.client, err = open(filepath.Join(dir, "jobs.db"))
 	fail(err)
 	w.log, err = OpenLog(filepath.Join(dir, logName), w.number)
 	fail(err)
 	w.log.Write(w.log.Now(Start, ""))
+	fmt.Print(opened)
 	fail(w.run())
 	os.Exit(0)
 }
@@ -144,7 +233,7 @@ func recent(events []Event) (names []string) {
 	heard := map[string]bool{}
 	for i := len(events) - 1; i >= 0 && len(names) < 100; i-- {
 		e := events[i]
-		if e.Kind == Added && e.Err == OK && !heard[e.Job] {
+		if e.Kind == Added && e.Err == OK && !heard[e.Job] && !isPoison(e.Job) {
 			names = append(names, e.Job)
 		}
 		heard[e.Job] = true
@@ -230,8 +319,8 @@ func (w *worker) drive(ctx context.Context, i int) {
 			mine = append(mine, name)
 		}
 	}
-	if i == 0 && w.number%4 == 1 {
-		w.add(ctx, r, fmt.Sprintf("%s-%d-poison", handled, w.number), doPoison, 3)
+	if i == 0 && r.IntN(4) == 0 {
+		w.add(ctx, r, fmt.Sprintf("%s-%d-%s", handled, w.number, doPoison), doPoison, 3)
 	}
 	for n := 0; ; n++ {
 		switch r.IntN(4) {
@@ -271,6 +360,9 @@ func (w *worker) drive(ctx context.Context, i int) {
 		}
 	}
 }
+
+// isPoison says whether a job kills the process. No one cancels it.
+func isPoison(name string) bool { return strings.HasSuffix(name, doPoison) }
 
 // queueOf returns the queue of a job, which its name begins with.
 func queueOf(name string) string { return name[:strings.IndexByte(name, '-')] }
