@@ -41,13 +41,14 @@ func (c *Client) Handle(queue string, handler Handler, opts ...HandleOption) {
 		panic(failed("Handle of", queue, err).Error())
 	}
 	d := newDispatcher(c, queue, handler, c.handleOptions(opts))
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if !c.of(queue).dispatcher.CompareAndSwap(nil, d) {
 		panic("jobqueue: the queue " + queue + " has a handler already")
 	}
-	if c.run != nil {
-		c.run.start(d, c.middleware)
+	c.mu.Lock()
+	r := c.run
+	c.mu.Unlock()
+	if r != nil {
+		c.deliver(r, d)
 	}
 }
 
@@ -77,10 +78,16 @@ type handleOptions struct {
 	backoff  func(attempt int, err error) (time.Duration, bool)
 }
 
+// optionsOf returns those of the queue's Handle, if this Client has one, or those of WithDefaults.
+func (c *Client) optionsOf(queue string) handleOptions {
+	if d := c.of(queue).dispatcher.Load(); d != nil {
+		return d.opts
+	}
+	return c.handleOptions(nil)
+}
+
 func (c *Client) handleOptions(opts []HandleOption) handleOptions {
-	o := handleOptions{workers: 10, lease: 30 * time.Second, attempts: 25}
-	Backoff(time.Second, 5*time.Second, 30*time.Second,
-		2*time.Minute, 10*time.Minute, 30*time.Minute, time.Hour)(&o)
+	o := handleOptions{workers: 10, lease: 30 * time.Second, attempts: 25, backoff: defaultBackoff}
 	for _, opt := range slices.Concat(c.set.handle, opts) {
 		opt(&o)
 	}
@@ -132,11 +139,17 @@ func Backoff(steps ...time.Duration) HandleOption {
 	if len(steps) == 0 {
 		panic("jobqueue: Backoff without a step")
 	}
-	steps = slices.Clone(steps)
-	return BackoffFunc(func(attempt int, _ error) (time.Duration, bool) {
-		return steps[min(attempt, len(steps))-1], true
-	})
+	return BackoffFunc(inSteps(slices.Clone(steps)))
 }
+
+func inSteps(steps []time.Duration) func(int, error) (time.Duration, bool) {
+	return func(attempt int, _ error) (time.Duration, bool) {
+		return steps[min(max(attempt, 1), len(steps))-1], true
+	}
+}
+
+var defaultBackoff = inSteps([]time.Duration{time.Second, 5 * time.Second, 30 * time.Second,
+	2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour})
 
 // FinalBackoff is Backoff, but a job that has failed after the last step is dead. It sets Attempts
 // to the number of steps and one.
@@ -198,7 +211,7 @@ func (c *Client) verdict(f *store.Finish, j *store.Job, err error, o *handleOpti
 	switch {
 	case err == nil:
 		f.Verdict = store.Ack
-	case errors.Is(err, errReturned):
+	case err == errReturned:
 		f.Verdict, f.When = store.Snooze, store.When{At: j.Due}
 	case errors.As(err, &d):
 		f.Verdict, f.When = d.verdict, store.When{In: d.in}
@@ -235,6 +248,23 @@ func (c *Client) again(f *store.Finish, j *store.Job) {
 		}
 	}
 	f.Verdict, f.Error = store.Bury, text(fmt.Errorf("no next run: %w", err))
+}
+
+// unready returns how the attempt at a job ends that is not to begin, or nil if it may begin.
+func (c *Client) unready(j *store.Job, r *Repeat, o *handleOptions) error {
+	if most := attemptsOf(j, o); most > 0 && j.Attempts > most {
+		return errLastLease // only a recurring job; the store buries the others
+	}
+	if r == nil || r.Every > 0 {
+		return nil
+	}
+	if _, _, err := c.scheduler(r); err != nil {
+		// Its next run could not be told at its end, and the recurrence would be lost.
+		c.set.log.Error("jobqueue: a recurring job is put off",
+			"queue", j.Queue, "id", j.ID, "error", err)
+		return Snooze(time.Minute)
+	}
+	return nil
 }
 
 func attemptsOf(j *store.Job, o *handleOptions) int {

@@ -81,7 +81,7 @@ func tick() time.Duration {
 }
 
 // Close ends Run as the end of its context does and waits for it, stores what is under way, and
-// closes the store. Calls of Reserve that wait return ErrClosed, as do all calls afterwards.
+// closes the store. It waits for a handler or the store however long they take. Calls of Reserve that wait return ErrClosed, as do all calls afterwards.
 // Closing a Client twice does nothing.
 func (c *Client) Close() (err error) {
 	c.closed.Do(func() {
@@ -156,8 +156,7 @@ func WithQueues(names ...string) Option {
 	}
 }
 
-// WithDefaults sets options for every Handle of the Client. Backoff and Attempts among them hold
-// for Reserve too.
+// WithDefaults sets options for every Handle of the Client, and for Reserve from queues without.
 func WithDefaults(opts ...HandleOption) Option {
 	return func(s *settings) { s.handle = append(s.handle, opts...) }
 }
@@ -177,8 +176,8 @@ var (
 	ErrCorrupt   = store.ErrCorrupt   // the file is damaged
 	ErrNewer     = store.ErrNewer     // the file was written by a newer version
 
-	// ErrRunning is returned by Cancel if the job was being worked on: it is gone, no other
-	// delivery begins, but the handler that runs was not stopped by the call.
+	// ErrRunning is returned by Cancel if a worker had claimed the job: it is gone and no other
+	// delivery begins, but the worker's handler may run.
 	ErrRunning = errors.New("the job was being worked on")
 
 	// ErrBadTime refuses a due time beyond the year 9999.

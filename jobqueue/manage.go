@@ -10,9 +10,9 @@ import (
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
-// Cancel removes a job that is live or dead. When it returns nil, no delivery begins any more. If
-// the job was being worked on, it returns ErrRunning: no other delivery begins, the acknowledgement
-// will be refused, and if it is a handler of this Client its context ends.
+// Cancel removes a job that is live or dead. When it returns nil, no delivery begins any more. If a
+// worker had claimed the job, it returns ErrRunning: the handler may run, no other delivery begins,
+// the acknowledgement will be refused, and if it is a handler of this Client its context ends.
 func (c *Client) Cancel(ctx context.Context, queue string, ref Ref) error {
 	op := &store.Cancel{Queue: queue, Ref: ref}
 	if err := c.do(ctx, "cancel in", queue, op); err != nil {
@@ -136,15 +136,11 @@ func (c *Client) Requeue(ctx context.Context, queue string, id ID) error {
 // RequeueAll makes the dead jobs of a queue ready again, and returns how many. Those whose key a
 // live job has by now stay dead.
 func (c *Client) RequeueAll(ctx context.Context, queue string) (n int, err error) {
-	for {
-		op := &store.Requeue{Queue: queue, Max: manyAtATime}
-		if err := c.do(ctx, "requeue in", queue, op); err != nil {
-			return n, err
-		}
-		if n += op.N; op.N < op.Max {
-			return n, nil
-		}
-	}
+	return c.inParts(ctx, "requeue in", queue, Dead, func(most int) (int, error) {
+		op := &store.Requeue{Queue: queue, Max: most}
+		err := c.do(ctx, "requeue in", queue, op)
+		return op.N, err
+	})
 }
 
 // manyAtATime bounds operations on all jobs of a queue, so that they hold up no other for long.
@@ -156,15 +152,41 @@ func (c *Client) Purge(ctx context.Context, queue string, state State) (n int, e
 	if state < Delayed || state > Done || state == Leased {
 		return 0, failed("purge", queue, fmt.Errorf("%w: state %d", ErrInvalid, state))
 	}
-	for {
-		op := &store.Purge{Queue: queue, State: state, Max: manyAtATime}
-		if err := c.do(ctx, "purge", queue, op); err != nil {
-			return n, err
-		}
-		if n += op.N; op.N < op.Max {
-			return n, nil
+	return c.inParts(ctx, "purge", queue, state, func(most int) (int, error) {
+		op := &store.Purge{Queue: queue, State: state, Max: most}
+		err := c.do(ctx, "purge", queue, op)
+		return op.N, err
+	})
+}
+
+// inParts calls f for as many jobs as are in a state now. More may come as fast as f deals with
+// them: those that are requeued may soon be dead again.
+func (c *Client) inParts(
+	ctx context.Context, verb, queue string, state State, f func(most int) (int, error),
+) (n int, err error) {
+	if err := c.check(queue); err != nil {
+		return 0, failed(verb, queue, err)
+	}
+	infos, err := c.store.Queues(ctx)
+	if err != nil {
+		return 0, failed(verb, queue, err)
+	}
+	left := 0
+	for _, info := range infos {
+		if info.Name == queue {
+			left = map[State]int{Delayed: info.Delayed, Ready: info.Ready, Dead: info.Dead,
+				Done: info.Done}[state]
 		}
 	}
+	for left > 0 {
+		most := min(left, manyAtATime)
+		done, err := f(most)
+		if n += done; err != nil || done < most {
+			return n, err
+		}
+		left -= most
+	}
+	return n, nil
 }
 
 // Pause has no job of the queue delivered until Resume, in any process and after a restart too.

@@ -12,13 +12,17 @@ import (
 
 // Reserve is for programs that bring their own workers. It waits until a job of the queue is due,
 // or ctx ends, and leases up to n that are. Each Delivery has to be ended with Ack, Nack or Bury
-// before its lease runs out, or be extended; otherwise the job is delivered again.
+// before its lease runs out, or be extended; otherwise the job is delivered again. Attempts and
+// Backoff are those of Handle, if this Client has one for the queue, or those of WithDefaults.
 func (c *Client) Reserve(ctx context.Context, queue string, n int, lease time.Duration) (
 	[]*Delivery, error,
 ) {
-	for {
+	for waited := false; ; waited = true {
 		got, next, seen, err := c.reserve(ctx, queue, n, lease)
 		if err != nil {
+			if waited {
+				c.of(queue).gate.wake(0) // it was this one's turn: the next one's now
+			}
 			return nil, failed("reserve from", queue, err)
 		}
 		if len(got) > 0 {
@@ -57,7 +61,7 @@ func (c *Client) reserve(ctx context.Context, queue string, n int, lease time.Du
 	}
 	l := c.of(queue)
 	seen = l.gate.look()
-	opts := c.handleOptions(nil)
+	opts := c.optionsOf(queue)
 	claim := &store.Claim{Queue: queue, Max: n, Lease: lease, MaxAttempts: opts.attempts}
 	if err := c.store.Do(ctx, []store.Op{claim}); err != nil {
 		return nil, 0, 0, err
@@ -70,9 +74,8 @@ func (c *Client) reserve(ctx context.Context, queue string, n int, lease time.Du
 	for i := range claim.Jobs {
 		j := &claim.Jobs[i]
 		d := &Delivery{Job: jobOf(j), client: c, job: *j}
-		if most := attemptsOf(j, &opts); most > 0 && j.Attempts > most { // only a recurring job
-			d.job.Attempts = most
-			if err := d.end(ctx, errLastLease); err != nil {
+		if outcome := c.unready(j, d.Repeat, &opts); outcome != nil {
+			if err := d.end(ctx, outcome); err != nil {
 				c.set.log.Error("jobqueue: a run was not ended",
 					"queue", queue, "id", d.ID, "error", err)
 			}
@@ -123,7 +126,7 @@ func (d *Delivery) Extend(ctx context.Context, lease time.Duration) error {
 }
 
 func (d *Delivery) end(ctx context.Context, outcome error) error {
-	opts := d.client.handleOptions(nil)
+	opts := d.client.optionsOf(d.Queue)
 	f := &store.Finish{}
 	d.client.verdict(f, &d.job, outcome, &opts)
 	err := d.client.do(ctx, "finish in", d.Queue, f)

@@ -63,7 +63,12 @@ func Times(n int) AddOption {
 
 // Until ends the recurrence: there is no run after end.
 func Until(end time.Time) AddOption {
-	return func(a *addition) { a.recurring().Until = end.Round(0) }
+	return func(a *addition) {
+		if end.UTC().Year() > 9999 {
+			a.refuse(ErrBadTime)
+		}
+		a.recurring().Until = end.Round(0).UTC() // JSON refuses odd zones
+	}
 }
 
 // RegisterScheduler gives a Scheduler a name under which Scheduled finds it, in every process that
@@ -112,7 +117,7 @@ func (c *Client) firstRun(a *addition, now time.Time) error {
 	if a.When, err = at(first); err != nil {
 		return err
 	}
-	r.Run = first
+	r.Run = first.UTC()
 	a.Job.Repeat = r.encode()
 	return nil
 }
@@ -129,7 +134,7 @@ func (c *Client) nextRun(r Repeat, now time.Time) (time.Time, []byte, error) {
 	if err != nil || over {
 		return time.Time{}, nil, err
 	}
-	r.Run = next
+	r.Run = next.UTC()
 	return next, r.encode(), nil
 }
 
@@ -218,8 +223,8 @@ func (c *Client) cron(line, zone string) (zoned, error) {
 
 func (r *Repeat) encode() []byte {
 	b, err := json.Marshal(r)
-	if err != nil { // a year beyond 9999, which firstRun and nextRun refuse, or Until
-		return nil
+	if err != nil { // a year beyond 9999, which Until, firstRun and nextRun refuse
+		panic(err)
 	}
 	return b
 }
