@@ -479,7 +479,15 @@ func TestPullersAreLetThroughOneByOne(t *testing.T) {
 // TestHammer counts the outcome of every job on the real clock: each is delivered once or
 // cancelled, none after a Cancel that returned nil, and none early.
 func TestHammer(t *testing.T) {
-	c := NewMemory(quiet)
+	t.Run("in memory", func(t *testing.T) { hammer(t, NewMemory(quiet)) })
+	t.Run("embedded", func(t *testing.T) {
+		c, err := Open(t.TempDir(), quiet)
+		require.NoError(t, err)
+		hammer(t, c)
+	})
+}
+
+func hammer(t *testing.T, c *Client) {
 	type fate struct {
 		delivered, cancelled, interrupted atomic.Int32
 		over                              sync.Once
