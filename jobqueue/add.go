@@ -173,7 +173,7 @@ type Conflict = store.Conflict
 // The policies for OnConflict.
 const (
 	Keep    = store.Keep    // the live job stays as it is, and Add returns its ID; the default
-	Replace = store.Replace // the new job takes its place, whose Ack is refused if it is being worked on
+	Replace = store.Replace // the new job takes its place; an Ack of the live job is refused
 	Fail    = store.Fail    // Add returns ErrKeyExists
 )
 
@@ -189,7 +189,8 @@ func OnConflict(policy Conflict) AddOption {
 
 // Priority says which of the jobs that are due at the same millisecond goes first: the one with the
 // lower number, from -128 to 127, by default 0. It does not let a job pass others that are due
-// before it.
+// before it, nor those that a worker has claimed already: where handlers are quick, these are the
+// jobs of the next 10 ms.
 func Priority(p int) AddOption {
 	return func(a *addition) {
 		if p < -128 || p > 127 {

@@ -12,14 +12,14 @@ import (
 
 // A dispatcher delivers the jobs of one queue to its handler. It has no goroutine of its own: what
 // wakes it, a timer of the wheel or the store, becomes the first worker, claims as many jobs as
-// there are free workers, and begins the first itself. Each worker that begins a job starts another
-// one if anything is left to do and ends when there is nothing. The timer is set for when the store says that the queue
-// may have something to claim. The store decides, the wheel only wakes: a wake-up too many finds
-// nothing, and there is nothing in memory that would have to agree with the store.
+// there are free workers, and begins the first itself. A worker that begins a job starts another
+// one if anything is left to do, and ends when there is nothing. The timer is set for when the
+// store says that the queue may have something to claim. The store decides, the wheel only wakes: a
+// wake-up too many finds nothing, and nothing in memory has to agree with the store.
 //
 // One goroutine at a time talks to the store, with busy set: it brings the outcomes that have
-// gathered and fetches jobs in the same group. Where handlers are quick, it fetches some jobs more
-// than there are workers, so that the others do not wait.
+// gathered and fetches jobs in the same group. Where handlers are quick, it fetches more jobs than
+// there are workers, so that the others do not wait.
 //
 // mu is never held while the store, a handler or other code of the user runs, the logger's
 // included, and the store may call wake with a lock of its own held.
@@ -237,11 +237,10 @@ func (d *dispatcher) forget(id ID) bool {
 			return true
 		}
 	}
-	for _, r := range d.running {
+	for _, r := range d.running { // more than one if a handler ignores that its lease has ended
 		if r.job.ID == id {
 			r.cancelled = true
 			r.cancel(ErrLeaseLost)
-			return false
 		}
 	}
 	if d.busy {

@@ -20,7 +20,8 @@ import (
 //	Bury(reason)         it is dead
 //
 // The last three may be wrapped in other errors, or joined with them. A panic is an error with the
-// stack in its text. The text of the error is kept as the job's LastError, up to 4 KiB of it.
+// stack in its text, as is a panic in a BackoffFunc, a Scheduler or the methods of err. The text of
+// the error is kept as the job's LastError, up to 4 KiB of it.
 //
 // A job may be delivered more than once: if its lease ran out, or if the process ended before the
 // acknowledgement was stored.
@@ -103,7 +104,7 @@ func Workers(n int) HandleOption {
 }
 
 // Lease sets how long a job stays with a process that has died before another one gets it, by
-// default 30 s. While a handler runs, its lease is extended every third of that, so a handler may
+// default 30 s. While a handler runs, its lease is extended before half of that, so a handler may
 // take longer. On an embedded store a process that opens the file anew gets the jobs at once.
 func Lease(d time.Duration) HandleOption {
 	if d < time.Millisecond {

@@ -135,7 +135,8 @@ func WithMaxBody(bytes int) Option {
 
 // WithGrace sets how long handlers may go on after the context of Run has ended. Then their
 // contexts end too; a handler that returns an error because of this gives its job back without
-// losing an attempt. By default they may go on for as long as they like.
+// losing an attempt. Run waits for those that go on nevertheless. By default they may go on for as
+// long as they like.
 func WithGrace(d time.Duration) Option {
 	if d <= 0 {
 		panic("jobqueue: WithGrace of a duration that is not positive")
