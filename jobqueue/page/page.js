@@ -14,9 +14,9 @@ let answeredAt = performance.now();
 let reads = 0; // how often the page was renewed, for the tests
 
 // renew makes one node like another and keeps what is equal, so that focus, selection and scrolling
-// stay. A row of another job is replaced, never changed into that job's.
+// stay.
 function renew(from, to) {
-	if (from.nodeName !== to.nodeName || from.nodeType === 1 && from.dataset.row !== to.dataset.row) {
+	if (from.nodeName !== to.nodeName) {
 		from.replaceWith(document.importNode(to, true));
 		return;
 	}
@@ -31,18 +31,39 @@ function renew(from, to) {
 	renewChildren(from, to);
 }
 
+// renewChildren renews what an element holds. Rows and sections stay those of the same job, queue or
+// heading: the row of one job is never changed into that of another, under the pointer.
 function renewChildren(from, to) {
-	// Rows that are gone go first, so that those behind them stay the rows they are.
-	const rows = new Set([...to.children].map(el => el.dataset.row));
-	for (const el of [...from.children]) {
-		if (el.dataset.row !== undefined && !rows.has(el.dataset.row)) el.remove();
+	const news = [...to.childNodes].filter(shows);
+	const wanted = new Set(news.map(identity));
+	const known = new Map();
+	for (const el of [...from.childNodes]) {
+		const id = identity(el);
+		if (!shows(el) || id !== undefined && !wanted.has(id)) el.remove();
+		else if (id !== undefined) known.set(id, el);
 	}
-	const olds = [...from.childNodes].filter(shows), news = [...to.childNodes].filter(shows);
-	news.forEach((el, i) => {
-		if (i < olds.length) renew(olds[i], el);
-		else from.append(document.importNode(el, true));
-	});
-	for (const el of olds.slice(news.length)) el.remove();
+	let at = from.firstChild; // what comes before it is renewed
+	for (const el of news) {
+		const id = identity(el);
+		const old = id !== undefined ? known.get(id) : at && identity(at) === undefined ? at : undefined;
+		if (old === undefined) {
+			from.insertBefore(document.importNode(el, true), at);
+			continue;
+		}
+		if (old === at) at = at.nextSibling;
+		else from.insertBefore(old, at);
+		renew(old, el);
+	}
+	while (at) {
+		const gone = at;
+		at = at.nextSibling;
+		gone.remove();
+	}
+}
+
+// identity returns what stays the same of a row or a section, or undefined.
+function identity(node) {
+	return node.nodeType === 1 ? node.dataset.row ?? node.getAttribute("aria-labelledby") ?? undefined : undefined;
 }
 
 // shows is false for the white space between elements.
@@ -53,10 +74,14 @@ function say(text, stale) {
 	if (complaint.textContent !== text) complaint.textContent = text;
 }
 
-let said = ""; // what was done last
-async function read() {
+let said = "";     // what was done last
+let again = false; // whether to ask again at once when the answer is there
+
+// read asks for the page. now has it ask even while updates are paused.
+async function read(now) {
 	clearTimeout(next);
-	if (asking || held || document.hidden) return;
+	if (asking) again ||= now === true;
+	if (asking || now !== true && (held || document.hidden)) return;
 	asking = true;
 	try {
 		const signal = AbortSignal.timeout(10000);
@@ -65,7 +90,7 @@ async function read() {
 		if (!isPage || !answer.ok && answer.status !== 404) throw new Error("the answer is " + answer.status);
 		const page = new DOMParser().parseFromString(await answer.text(), "text/html");
 		if (!page.querySelector("main")) throw new Error("the answer is another page");
-		if (!held) renewChildren(document.querySelector("main"), page.querySelector("main"));
+		if (now === true || !held) renewChildren(document.querySelector("main"), page.querySelector("main"));
 		answeredAt = performance.now();
 		reads++;
 		say(said, false);
@@ -74,6 +99,11 @@ async function read() {
 		say(`no answer for ${since} s: ${err.message}`, true);
 	}
 	asking = false;
+	if (again) {
+		again = false;
+		read(true);
+		return;
+	}
 	clearTimeout(next);
 	next = setTimeout(read, every);
 }
@@ -183,7 +213,7 @@ async function send() {
 		said = `${data.id ? "job " + data.id : data.queue}: ${change.done(data, result)}`;
 		dialog.close();
 		say(said, false);
-		read();
+		read(true);
 	} catch (err) {
 		el("ask-problem").textContent = err.message;
 		el("ask-yes").disabled = false;

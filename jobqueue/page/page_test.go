@@ -1,0 +1,5 @@
+package page
+
+import "log/slog"
+
+var quiet = slog.New(slog.DiscardHandler)
