@@ -72,8 +72,8 @@ var page = sync.OnceValues(func() (*template.Template, string) {
 	t := template.Must(template.New("page").Funcs(template.FuncMap{
 		"ago": manage.Ago, "bars": bars, "body": body, "bound": manage.Bound, "bytes": manage.Bytes[int],
 		"bytes64": manage.Bytes[int64], "count": manage.Count[int], "count64": manage.Count[int64],
-		"duration": manage.Duration, "firstLine": firstLine, "instant": manage.Instant,
-		"limits": limits, "perSecond": manage.PerSecond, "sum": sum, "repeats": repeats,
+		"duration": manage.Duration, "firstLine": firstLine, "instant": manage.Instant, "next": manage.Next,
+		"limits": manage.LimitsText, "perSecond": manage.PerSecond, "sum": sum, "repeats": (*manage.Repeat).String,
 		"args": func(args ...any) []any { return args },
 	}).Parse(pageHTML))
 	hash := func(s string) string {
@@ -221,7 +221,7 @@ func bars(s manage.Span) (found []bar) {
 		found = append(found, bar{
 			X: float64(i) + 0.1, Y: barsHeight - height, Height: height,
 			Text: fmt.Sprintf("in %s to %s: %s", manage.Duration(time.Duration(i)*s.Step),
-				manage.Duration(time.Duration(i+1)*s.Step), jobs(n)),
+				manage.Duration(time.Duration(i+1)*s.Step), manage.Some(n)),
 		})
 	}
 	return found
@@ -233,36 +233,8 @@ func sum(s manage.Span) string {
 	for _, count := range s.Counts {
 		n += count
 	}
-	return jobs(n)
+	return manage.Some(n)
 }
-
-func jobs(n int) string {
-	if n == 1 {
-		return "1 job"
-	}
-	return manage.Count(n) + " jobs"
-}
-
-func limits(l *manage.Limits) string {
-	if l == nil {
-		return "none"
-	}
-	var parts []string
-	if l.Jobs > 0 {
-		parts = append(parts, jobs(l.Jobs))
-	}
-	if l.Bytes > 0 {
-		parts = append(parts, manage.Bytes(l.Bytes))
-	}
-	over := "; over it an add fails"
-	if l.DropOldest {
-		over = "; over it the first ones due die"
-	}
-	return strings.Join(parts, ", ") + over
-}
-
-// repeats says when a recurring job runs.
-func repeats(r *manage.Repeat) string { return r.String() }
 
 // mostShown bounds how much of a text the page shows, and mostDumped how much of other bodies: their
 // dumps are four times as long.

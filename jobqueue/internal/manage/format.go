@@ -55,6 +55,44 @@ func Ago(t, now time.Time) string {
 	return "now"
 }
 
+// Next formats the time until something, nil for none.
+func Next(d *time.Duration) string {
+	switch {
+	case d == nil:
+		return "–"
+	case *d < time.Millisecond:
+		return "now"
+	}
+	return Duration(*d)
+}
+
+// Some formats a number of jobs.
+func Some(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return Count(n) + " jobs"
+}
+
+// LimitsText says what the limits are, nil for none.
+func LimitsText(l *Limits) string {
+	if l == nil {
+		return "none"
+	}
+	var parts []string
+	if l.Jobs > 0 {
+		parts = append(parts, Some(l.Jobs))
+	}
+	if l.Bytes > 0 {
+		parts = append(parts, Bytes(l.Bytes))
+	}
+	over := "; over it an add fails"
+	if l.DropOldest {
+		over = "; over it the first ones due die"
+	}
+	return strings.Join(parts, ", ") + over
+}
+
 // Instant formats an instant in full.
 func Instant(t time.Time) string { return t.Format("2006-01-02 15:04:05.000 -0700") }
 

@@ -129,6 +129,14 @@ type Due struct {
 	Spans   []Span    `json:"spans"`   // the next minute, hour and day
 }
 
+// Soon returns how many jobs come due within a day.
+func (d *Due) Soon() (n int) {
+	for _, count := range d.Spans[len(d.Spans)-1].Counts {
+		n += count
+	}
+	return n
+}
+
 // A Span of time, cut into equal steps. It begins now, so a longer span includes the shorter ones.
 type Span struct {
 	Name   string        `json:"name"`
