@@ -28,6 +28,7 @@ type group struct {
 	applied bool   // a part was applied
 	queues  []*queue
 	woken   []*queue
+	ahead   *lookup // for the operation under way, or nil
 }
 
 // touch remembers that the part writes what belongs to a hash or a sequence number. touched may say
@@ -46,10 +47,20 @@ func (s *Store) Do(_ context.Context, ops []store.Op) error {
 		return err
 	}
 	defer s.users.Done()
+	ahead := s.lookupsLocked(ops)
+	if len(ahead) > 0 {
+		s.mu.Unlock()
+		s.readAhead(ahead)
+		s.mu.Lock()
+	}
 	s.begin()
 	s.expire(expireMost)
-	for _, op := range ops {
+	for i, op := range ops {
+		if len(ahead) > 0 && ahead[0].op == i {
+			s.group.ahead, ahead = &ahead[0], ahead[1:]
+		}
 		op.Outcome().Err = s.carryOut(op)
+		s.group.ahead = nil
 	}
 	return s.commit()
 }

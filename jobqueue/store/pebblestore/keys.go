@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"hash/maphash"
 
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
@@ -31,12 +32,12 @@ func (s *Store) load(e *entry) error {
 	if e.loaded {
 		return nil
 	}
-	v, err := s.get(e.place.key(s.keys[:0], e.queue.number))
+	v, err := s.get(e.place.key(make([]byte, 0, 32), e.queue.number))
 	if err != nil {
 		return err
 	}
 	if v == nil {
-		return s.lost(e)
+		return fmt.Errorf("%w: the record of job %v is missing", store.ErrCorrupt, e.id())
 	}
 	return e.decode(v)
 }
@@ -45,6 +46,9 @@ func (s *Store) load(e *entry) error {
 func (s *Store) find(q *queue, ref store.Ref) (*entry, error) {
 	if q == nil {
 		return nil, store.ErrNotFound
+	}
+	if l := s.group.ahead; l != nil && l.queue == q && l.ref == ref && s.group.current(l) {
+		return l.entry, l.err
 	}
 	if ref.ID != 0 {
 		return s.byID(q, ref.ID)
@@ -58,14 +62,31 @@ func (s *Store) find(q *queue, ref store.Ref) (*entry, error) {
 
 // byKey returns the live job with a key, or nil. Its record is not read.
 func (s *Store) byKey(q *queue, key string) (*entry, error) {
-	h := s.hash(q, key)
+	h := hash(q, key)
 	if key == "" || !s.filter.has(h) {
 		return nil, nil
 	}
 	if err := s.flushIf(h); err != nil {
 		return nil, err
 	}
-	v, err := s.get(keyOf(s.keys[:0], q.number, key))
+	return s.readKey(q, key)
+}
+
+// byID returns the job with an ID, with its record.
+func (s *Store) byID(q *queue, id store.ID) (*entry, error) {
+	seq, err := s.seqOf(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.flushIf(seq); err != nil {
+		return nil, err
+	}
+	return s.readID(q, id, seq)
+}
+
+// readKey is byKey without a look at the filter and the group. mu need not be locked.
+func (s *Store) readKey(q *queue, key string) (*entry, error) {
+	v, err := s.get(keyOf(make([]byte, 0, 64), q.number, key))
 	if v == nil || err != nil {
 		return nil, err
 	}
@@ -82,27 +103,21 @@ func (s *Store) byKey(q *queue, key string) (*entry, error) {
 	return e, nil
 }
 
-// byID returns the job with an ID, with its record.
-func (s *Store) byID(q *queue, id store.ID) (*entry, error) {
-	seq, err := s.seqOf(id)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.flushIf(seq); err != nil {
-		return nil, err
-	}
+// readID is byID of a job whose sequence number is known. mu need not be locked.
+func (s *Store) readID(q *queue, id store.ID, seq uint64) (*entry, error) {
 	p, ok, err := s.placeAdded(seq)
 	if err != nil {
 		return nil, err
 	}
+	buf := make([]byte, 0, 32)
 	var v []byte
 	if ok {
-		v, err = s.get(p.key(s.keys[:0], q.number))
+		v, err = s.get(p.key(buf, q.number))
 	}
 	if v == nil && err == nil {
-		if v, err = s.get(seqKey(s.keys[:0], keyMoved, seq)); v != nil && len(v) == placeSize {
+		if v, err = s.get(seqKey(buf, keyMoved, seq)); v != nil && len(v) == placeSize {
 			p = decodePlace(v)
-			v, err = s.get(p.key(s.keys[:0], q.number))
+			v, err = s.get(p.key(buf, q.number))
 		}
 	}
 	if err != nil {
@@ -158,7 +173,7 @@ func (s *Store) flushIf(h uint64) error {
 
 var seed = maphash.MakeSeed()
 
-func (s *Store) hash(q *queue, key string) uint64 {
+func hash(q *queue, key string) uint64 {
 	return maphash.String(seed, key) ^ uint64(q.number)*0x9e3779b97f4a7c15
 }
 
@@ -198,7 +213,7 @@ func (s *Store) put(e *entry) {
 		return
 	}
 	if r.key != "" {
-		h := s.hash(q, r.key)
+		h := hash(q, r.key)
 		s.filter.add(h)
 		g.touch(h)
 		k := keyed{chosen: r.id != 0, moved: r.moved, size: e.size, place: p}
@@ -227,7 +242,7 @@ func (s *Store) drop(e *entry) {
 		return
 	}
 	if r.key != "" {
-		h := s.hash(q, r.key)
+		h := hash(q, r.key)
 		s.filter.remove(h)
 		g.touch(h)
 		s.delete1(keyOf(s.keys[:0], q.number, r.key))

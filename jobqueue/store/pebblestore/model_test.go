@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ type comparison struct {
 	t      *testing.T
 	r      *rand.Rand
 	now    time.Time
+	clock  atomic.Int64 // now, for the store's goroutines
 	fs     vfs.FS
 	model  store.Store
 	real   *Store
@@ -62,16 +64,18 @@ func newComparison(t *testing.T, seed uint64) *comparison {
 
 func (c *comparison) open() {
 	start := c.now
+	c.clock.Store(start.UnixNano())
 	var err error
 	c.real, err = Open("db", WithFS(c.fs), WithClock(
-		func() time.Time { return c.now },
-		func() time.Duration { return c.now.Sub(start) }))
+		func() time.Time { return time.Unix(0, c.clock.Load()) },
+		func() time.Duration { return time.Duration(c.clock.Load() - start.UnixNano()) }))
 	require.NoError(c.t, err)
 }
 
 func (c *comparison) step() {
 	ctx := context.Background()
 	c.now = c.now.Add(time.Duration(c.r.IntN(4)*c.r.IntN(30)) * time.Millisecond)
+	c.clock.Store(c.now.UnixNano())
 	if c.r.IntN(40) == 0 {
 		c.reopen()
 	}

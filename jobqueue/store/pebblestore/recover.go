@@ -343,7 +343,7 @@ func (s *Store) rebuildFrom(scans []*scan) {
 				switch k := c.last; {
 				case i == 0 && len(k) > 5:
 					if q := s.numbered[binary.BigEndian.Uint32(k[1:])]; q != nil {
-						s.filter.add(s.hash(q, string(k[5:])))
+						s.filter.add(hash(q, string(k[5:])))
 					}
 				case i > 0:
 					if p, err := placeOf(k); err == nil {
@@ -383,9 +383,4 @@ const rebuildStep = 1000
 // report logs damage that was found in the place of a job, which is passed over.
 func (s *Store) report(p place, err error) {
 	s.set.log.Error("jobqueue: a job cannot be read", "id", store.ID(p.seq), "error", err)
-}
-
-// lost is the error of a job whose record is not where it should be.
-func (s *Store) lost(e *entry) error {
-	return fmt.Errorf("%w: the record of job %v is missing", store.ErrCorrupt, e.id())
 }
