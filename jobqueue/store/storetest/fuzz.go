@@ -22,14 +22,16 @@ func Fuzz(f *testing.F, config Config) {
 	for seed := range uint64(20) {
 		f.Add(randomBytes(seed, 1000))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c := newComparison(t, config, data)
-		for len(c.data) > 0 {
-			c.step()
-		}
-		require.NoError(t, c.real.Close())
-		require.NoError(t, c.model.Close())
-	})
+	f.Fuzz(func(t *testing.T, data []byte) { compare(t, config, data) })
+}
+
+func compare(t *testing.T, config Config, data []byte) {
+	c := newComparison(t, config, data)
+	for len(c.data) > 0 {
+		c.step()
+	}
+	require.NoError(t, c.real.Close())
+	require.NoError(t, c.model.Close())
 }
 
 func randomBytes(seed uint64, n int) []byte {
@@ -108,7 +110,7 @@ func (c *comparison) step() {
 		c.reopen()
 	}
 	var x, y []store.Op
-	if c.once(12) {
+	if c.once(8) {
 		a, b := c.many()
 		x, y = []store.Op{a}, []store.Op{b}
 	} else {
@@ -166,19 +168,28 @@ func (c *comparison) when() store.When {
 	return at(c.clock.Now().Add(d % (1000 * time.Hour)))
 }
 
-// ref names a job for the model and for the store.
-func (c *comparison) ref() (x, y store.Ref) {
+// ref names a job of a queue for the model and for the store: mostly one that is there.
+func (c *comparison) ref(queue string, states ...store.State) (x, y store.Ref) {
 	switch c.n(8) {
 	case 0:
 		return byID(1 << 50), byID(1 << 50)
-	case 1, 2, 3:
+	case 1, 2:
 		k := c.key()
 		return byKey(k), byKey(k)
+	case 3:
+		if n := len(c.seen); n > 0 {
+			id := c.seen[c.n(n)]
+			return byID(id), byID(c.ids[id])
+		}
 	}
-	if len(c.seen) == 0 {
+	var jobs []store.Job
+	for _, state := range states {
+		jobs = append(jobs, c.inModel(queue, state)...)
+	}
+	if len(jobs) == 0 {
 		return byID(3), byID(3)
 	}
-	id := c.seen[max(0, len(c.seen)-1-c.n(20))]
+	id := jobs[c.n(len(jobs))].ID
 	return byID(id), byID(c.ids[id])
 }
 
@@ -229,19 +240,19 @@ func (c *comparison) op() (store.Op, store.Op) {
 		return &store.Extend{Queue: x.Queue, ID: x.ID, Token: x.Token, Lease: d}, &store.Extend{Queue: y.Queue, ID: y.ID, Token: y.Token, Lease: d}
 	case n < 77:
 		q := c.queue()
-		x, y := c.ref()
+		x, y := c.ref(q, store.Delayed, store.Ready, store.Leased, store.Dead)
 		return &store.Cancel{Queue: q, Ref: x}, &store.Cancel{Queue: q, Ref: y}
 	case n < 85:
 		q, w := c.queue(), c.when()
-		x, y := c.ref()
+		x, y := c.ref(q, store.Delayed, store.Ready, store.Leased)
 		return &store.Reschedule{Queue: q, Ref: x, When: w}, &store.Reschedule{Queue: q, Ref: y, When: w}
 	case n < 89:
 		q, body := c.queue(), c.body()
-		x, y := c.ref()
+		x, y := c.ref(q, store.Delayed, store.Ready, store.Leased)
 		return &store.Update{Queue: q, Ref: x, Body: body}, &store.Update{Queue: q, Ref: y, Body: body}
 	case n < 94:
 		q := c.queue()
-		x, y := c.ref()
+		x, y := c.ref(q, store.Dead)
 		return &store.Requeue{Queue: q, Ref: x}, &store.Requeue{Queue: q, Ref: y}
 	case n < 97:
 		limits := store.Limits{Jobs: []int{0, 0, 1, 5, 12}[c.n(5)], Bytes: []int64{0, 0, 10, 80}[c.n(4)], DropOldest: c.n(2) == 0}
@@ -253,7 +264,7 @@ func (c *comparison) op() (store.Op, store.Op) {
 // many returns an operation on several jobs. Which of those that finished in the same millisecond
 // comes first is the store's affair, so it takes all of these or none.
 func (c *comparison) many() (store.Op, store.Op) {
-	q, most, requeue := c.queue(), 1+c.n(4), c.n(2) == 0
+	q, most, requeue := c.queue(), 1+c.n(2), c.n(3) == 0
 	state := []store.State{store.Dead, store.Done, store.Ready, store.Delayed, store.Leased}[c.n(5)]
 	if requeue {
 		state = store.Dead

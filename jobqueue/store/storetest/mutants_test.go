@@ -671,6 +671,43 @@ func TestMutant(t *testing.T) {
 	Run(t, Config{Open: func(_ string, clock *Clock) (store.Store, error) { return openMutant(name, clock), nil }})
 }
 
+// runMutant runs a test with a mutant. It must fail.
+func runMutant(t *testing.T, test, name string) (out string) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.timeout=60s")
+	cmd.Env = append(os.Environ(), envMutant+"="+name)
+	b, err := cmd.CombinedOutput()
+	require.Error(t, err, "no test fails")
+	return string(b)
+}
+
+// TestMutantCompared is run by TestComparedMutants in a process of its own.
+func TestMutantCompared(t *testing.T) {
+	name := os.Getenv(envMutant)
+	if name == "" {
+		t.Skip("there is no mutant")
+	}
+	for seed := range uint64(20) {
+		compare(t, Config{Open: func(_ string, clock *Clock) (store.Store, error) { return openMutant(name, clock), nil }}, randomBytes(seed, 1000))
+	}
+}
+
+// TestComparedMutants has the comparison with the model find faults of every kind.
+func TestComparedMutants(t *testing.T) {
+	for _, name := range []string{
+		"a claim is a millisecond early", "times round down", "past instants are now", "a negative duration is past", "no priorities",
+		"claims come in reverse", "a move is a new job", "any token will do", "Extend does nothing", "no limit of attempts",
+		"recurring jobs die", "Snooze counts", "retained too long", "no dead copy", "nothing comes next", "no pause", "always Keep",
+		"keys end with a zero", "an Add that is tried again is another", "Cancel does not say that a job runs",
+		"Requeue counts attempts", "Purge takes all", "drops never", "no limits on namespaces", "leases are dropped", "Kept stays",
+		"Get lacks a field", "List lacks a job of a page", "Queues lacks a field", "Due leaves out the end", "Watch tells nothing",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, runMutant(t, "TestMutantCompared", name), "Error Trace", "it fails by itself")
+		})
+	}
+}
+
 func TestMutants(t *testing.T) {
 	var names []string
 	for name := range mutants {
@@ -685,12 +722,9 @@ func TestMutants(t *testing.T) {
 		for _, name := range names {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestMutant$", "-test.timeout=60s")
-				cmd.Env = append(os.Environ(), envMutant+"="+name)
-				out, err := cmd.CombinedOutput()
-				require.Error(t, err, "no test fails")
+				out := runMutant(t, "TestMutant", name)
 				n := 0
-				for line := range strings.Lines(string(out)) {
+				for line := range strings.Lines(out) {
 					if _, test, ok := strings.Cut(line, "--- FAIL: TestMutant/"); ok {
 						test, _, _ = strings.Cut(test, " ")
 						mu.Lock()
