@@ -166,7 +166,7 @@ func (h *handler) overview(ctx context.Context, queue string) (*manage.Overview,
 	found.Namespaces = slices.DeleteFunc(slices.Clone(o.Namespaces),
 		func(n manage.Namespace) bool { return !strings.HasPrefix(queue, n.Name) })
 	if len(found.Queues) == 0 {
-		return nil, fmt.Errorf("%w: no queue %s", jobqueue.ErrNotFound, manage.Quote(queue))
+		return nil, manage.NoQueue(queue)
 	}
 	return &found, nil
 }

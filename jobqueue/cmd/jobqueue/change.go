@@ -39,39 +39,49 @@ func (c *call) each(a manage.Action, key string, say func(r *manage.Result) stri
 			return misused("%s is not an ID", manage.Quote(text))
 		}
 	}
-	if key != "" {
-		a.Key = key
-		return c.do(a, func(r *manage.Result) string { return say(r) + " " + manage.Line(key) })
-	}
-	var failed error
-	for _, id := range ids {
-		a.ID = id
-		err := c.do(a, func(r *manage.Result) string { return say(r) + " " + id.String() })
-		if err != nil {
-			c.complain(fmt.Errorf("%s: %s", id, strings.TrimPrefix(err.Error(), "jobqueue: ")))
-			failed = errReported
+	return c.using(func() error {
+		if a.Key = key; key != "" {
+			return c.do(a, func(r *manage.Result) string { return say(r) + " " + manage.Line(key) })
 		}
-	}
-	return failed
+		var failed error
+		for _, id := range ids {
+			a.ID = id
+			err := c.do(a, func(r *manage.Result) string { return say(r) + " " + id.String() })
+			if err != nil {
+				c.complain(fmt.Errorf("%s: %s", id, strings.TrimPrefix(err.Error(), "jobqueue: ")))
+				failed = errReported
+			}
+		}
+		return failed
+	})
 }
 
 func add(c *call) error {
 	var a manage.Action
 	var at, until instant
-	c.flags.StringVar(&a.In, "in", "", "due after this `duration`; the default is now")
+	c.duration(&a.In, "in", "due after this `duration`; the default is now")
 	c.flags.Var(&at, "at", "due at this `instant`")
 	c.flags.StringVar(&a.Key, "key", "", "the `key` of the job")
 	c.flags.StringVar(&a.OnConflict, "on-conflict", "keep", "what to do if a live job has the key: keep, replace or fail")
 	c.flags.IntVar(&a.Priority, "priority", 0, "which of those due at once goes first: the lower `number`")
 	c.flags.IntVar(&a.Attempts, "attempts", 0, "dead after this `number` of attempts; 0 is the handler's choice")
-	c.flags.StringVar(&a.Retain, "retain", "", "keep it for this `duration` after it is done")
-	c.flags.StringVar(&a.Every, "every", "", "recur with this period, a `duration`")
+	c.duration(&a.Retain, "retain", "keep it for this `duration` after it is done")
+	c.duration(&a.Every, "every", "recur with this period, a `duration`")
 	c.flags.StringVar(&a.Cron, "cron", "", "recur at the times of this crontab `line`")
 	c.flags.StringVar(&a.Scheduler, "scheduler", "", "recur as the scheduler of this `name` says")
 	c.flags.StringVar(&a.Zone, "zone", "", "the time zone of -cron and -scheduler; the default is UTC")
 	c.flags.IntVar(&a.Times, "times", 0, "end after this `number` of runs")
 	c.flags.Var(&until, "until", "no run after this `instant`")
-	return c.using(1, 2, func() error {
+	if err := c.parse(1, 2); err != nil {
+		return err
+	}
+	if a.In != "" && !at.IsZero() {
+		return misused("either -in or -at")
+	}
+	if a.OnConflict != "keep" && a.OnConflict != "replace" && a.OnConflict != "fail" {
+		return misused("-on-conflict is keep, replace or fail")
+	}
+	return c.using(func() error {
 		a.Do, a.Queue, a.At, a.Until = manage.DoAdd, c.arg(0), at.Time, until.Time
 		body := []byte(c.arg(1))
 		if c.arg(1) == "-" {
@@ -91,13 +101,14 @@ func add(c *call) error {
 
 func cancel(c *call) error {
 	key := c.flags.String("key", "", "the live job with this `key` instead of those with IDs")
-	return c.using(1, -1, func() error {
-		return c.each(manage.Action{Do: manage.DoCancel}, *key, func(r *manage.Result) string {
-			if r.Running {
-				return "cancelled while being worked on"
-			}
-			return "cancelled"
-		})
+	if err := c.parse(1, -1); err != nil {
+		return err
+	}
+	return c.each(manage.Action{Do: manage.DoCancel}, *key, func(r *manage.Result) string {
+		if r.Running {
+			return "cancelled while being worked on"
+		}
+		return "cancelled"
 	})
 }
 
@@ -105,40 +116,50 @@ func reschedule(c *call) error {
 	a := manage.Action{Do: manage.DoReschedule}
 	var at instant
 	key := c.flags.String("key", "", "the live job with this `key` instead of those with IDs")
-	c.flags.StringVar(&a.In, "in", "", "due after this `duration`, 0s for now")
+	c.duration(&a.In, "in", "due after this `duration`, 0s for now")
 	c.flags.Var(&at, "at", "due at this `instant`")
-	return c.using(1, -1, func() error {
-		a.At = at.Time
-		if (a.In == "") == a.At.IsZero() {
-			return misused("either -in or -at")
-		}
-		return c.each(a, *key, func(*manage.Result) string { return "rescheduled" })
-	})
+	if err := c.parse(1, -1); err != nil {
+		return err
+	}
+	a.At = at.Time
+	if (a.In == "") == a.At.IsZero() {
+		return misused("either -in or -at")
+	}
+	return c.each(a, *key, func(*manage.Result) string { return "rescheduled" })
 }
 
 func requeue(c *call) error {
 	all := c.flags.Bool("all", false, "all dead jobs of the queue, except those whose key a live job has")
-	return c.using(1, -1, func() error {
-		if !*all {
-			return c.each(manage.Action{Do: manage.DoRequeue}, "", func(*manage.Result) string { return "requeued" })
-		}
-		if len(c.args) > 1 {
-			return misused("either IDs or -all")
-		}
+	if err := c.parse(1, -1); err != nil {
+		return err
+	}
+	if *all == (len(c.args) > 1) {
+		return misused("either IDs or -all")
+	}
+	if !*all {
+		return c.each(manage.Action{Do: manage.DoRequeue}, "", func(*manage.Result) string { return "requeued" })
+	}
+	return c.using(func() error {
 		return c.do(manage.Action{Do: manage.DoRequeue, Queue: c.arg(0), All: true},
 			func(r *manage.Result) string { return "requeued " + manage.Some(r.N) })
 	})
 }
 
 func pause(c *call) error {
-	return c.using(1, 1, func() error {
+	if err := c.parse(1, 1); err != nil {
+		return err
+	}
+	return c.using(func() error {
 		return c.do(manage.Action{Do: manage.DoPause, Queue: c.arg(0)},
 			func(*manage.Result) string { return "paused " + manage.Line(c.arg(0)) })
 	})
 }
 
 func resume(c *call) error {
-	return c.using(1, 1, func() error {
+	if err := c.parse(1, 1); err != nil {
+		return err
+	}
+	return c.using(func() error {
 		return c.do(manage.Action{Do: manage.DoResume, Queue: c.arg(0)},
 			func(*manage.Result) string { return "resumed " + manage.Line(c.arg(0)) })
 	})
@@ -147,10 +168,13 @@ func resume(c *call) error {
 func purge(c *call) error {
 	state := c.flags.String("state", "", "remove the jobs in this `state`: delayed, ready, dead or done")
 	yes := c.flags.Bool("yes", false, "remove them; without it their number is printed")
-	return c.using(1, 1, func() error {
-		if _, err := manage.ParseState(*state); err != nil || *state == "leased" {
-			return misused("-state is delayed, ready, dead or done")
-		}
+	if err := c.parse(1, 1); err != nil {
+		return err
+	}
+	if _, err := manage.ParseState(*state); err != nil || *state == "leased" {
+		return misused("-state is delayed, ready, dead or done")
+	}
+	return c.using(func() error {
 		if !*yes {
 			o, err := c.Overview(c.ctx, c.arg(0))
 			if err != nil {
@@ -167,7 +191,10 @@ func purge(c *call) error {
 }
 
 func backup(c *call) error {
-	return c.using(1, 1, func() error {
+	if err := c.parse(1, 1); err != nil {
+		return err
+	}
+	return c.using(func() error {
 		return c.do(manage.Action{Do: manage.DoBackup, Backup: c.arg(0)},
 			func(r *manage.Result) string { return "the backup is " + r.Backup })
 	})

@@ -16,7 +16,10 @@ import (
 // This file has the commands that change nothing.
 
 func stats(c *call) error {
-	return c.using(0, 1, func() error {
+	if err := c.parse(0, 1); err != nil {
+		return err
+	}
+	return c.using(func() error {
 		o, err := c.Overview(c.ctx, c.arg(0))
 		switch {
 		case err != nil:
@@ -118,7 +121,7 @@ func (c *call) writeQueue(q *manage.Queue) error {
 			t    manage.Times
 		}{{"lateness", q.Lateness}, {"handlers", q.Duration}} {
 			t.add(row.name, quantile(row.t.P50, row.t), quantile(row.t.P90, row.t), quantile(row.t.P99, row.t),
-				manage.Duration(row.t.Mean), manage.Count(row.t.Samples))
+				quantile(row.t.Mean, row.t), manage.Count(row.t.Samples))
 		}
 		t.write(c.out, c.columns())
 	}
@@ -143,31 +146,33 @@ func list(c *call) error {
 	limit := c.flags.Int("limit", 50, "list up to this `number` of jobs of a queue in a state, at most 1000")
 	after := c.flags.String("after", "", "go on behind this `cursor`, which ended the page before")
 	abs := c.flags.Bool("abs", false, "show instants instead of durations")
-	return c.using(0, 1, func() error {
-		states := []string{"leased", "ready", "delayed"}
-		if *state != "" {
-			if _, err := manage.ParseState(*state); err != nil {
-				return usageError{err}
-			}
-			states = []string{*state}
+	if err := c.parse(0, 1); err != nil {
+		return err
+	}
+	states := []string{"leased", "ready", "delayed"}
+	if *state != "" {
+		if _, err := manage.ParseState(*state); err != nil {
+			return misused("-state is delayed, ready, leased, dead or done")
 		}
-		if *after != "" && (c.arg(0) == "" || *state == "") {
-			return misused("-after goes with a queue and -state")
-		}
-		return c.writeLists(states, *after, *limit, *abs)
-	})
+		states = []string{*state}
+	}
+	if *after != "" && (c.arg(0) == "" || *state == "") {
+		return misused("-after goes with a queue and -state")
+	}
+	return c.writeLists(states, *after, *limit, *abs)
 }
 
 func dead(c *call) error {
 	limit := c.flags.Int("limit", 50, "list up to this `number` of jobs of a queue, at most 1000")
 	after := c.flags.String("after", "", "go on behind this `cursor`, which ended the page before")
 	abs := c.flags.Bool("abs", false, "show instants instead of durations")
-	return c.using(0, 1, func() error {
-		if *after != "" && c.arg(0) == "" {
-			return misused("-after goes with a queue")
-		}
-		return c.writeLists([]string{"dead"}, *after, *limit, *abs)
-	})
+	if err := c.parse(0, 1); err != nil {
+		return err
+	}
+	if *after != "" && c.arg(0) == "" {
+		return misused("-after goes with a queue")
+	}
+	return c.writeLists([]string{"dead"}, *after, *limit, *abs)
 }
 
 // writeLists writes the first jobs in some states of the queues that the command is for.
@@ -175,42 +180,45 @@ func (c *call) writeLists(states []string, after string, limit int, abs bool) er
 	if limit < 1 || limit > 1000 {
 		return misused("-limit is from 1 to 1000")
 	}
-	names, err := c.queues()
-	if err != nil {
-		return err
-	}
-	written := 0
-	for _, name := range names {
-		var all []*manage.Jobs
-		n := 0
-		for _, state := range states {
-			jobs, err := c.Jobs(c.ctx, name, state, after, limit)
-			if err != nil {
-				return err
-			}
-			if c.json {
-				if err := c.print(jobs); err != nil {
+	return c.using(func() error {
+		names, err := c.queues()
+		if err != nil {
+			return err
+		}
+		written := 0
+		for _, name := range names {
+			var pages []*manage.Jobs
+			n := 0
+			for _, state := range states {
+				jobs, err := c.Jobs(c.ctx, name, state, after, limit)
+				if err != nil {
+					return err
+				}
+				pages = append(pages, jobs)
+				n += len(jobs.Jobs)
+				if c.json {
+					err = c.print(jobs)
+				}
+				if err != nil {
 					return err
 				}
 			}
-			all = append(all, jobs)
-			n += len(jobs.Jobs)
+			if c.json || n == 0 {
+				continue
+			}
+			if written++; written > 1 {
+				fmt.Fprintln(c.out)
+			}
+			if c.arg(0) == "" {
+				fmt.Fprintf(c.out, "%s:\n", manage.Line(name))
+			}
+			c.writeJobs(pages, abs)
 		}
-		if c.json || n == 0 {
-			continue
+		if written == 0 && !c.json {
+			fmt.Fprintln(c.out, "No jobs.")
 		}
-		if written++; written > 1 {
-			fmt.Fprintln(c.out)
-		}
-		if c.arg(0) == "" {
-			fmt.Fprintf(c.out, "%s:\n", manage.Line(name))
-		}
-		c.writeJobs(all, abs)
-	}
-	if written == 0 && !c.json {
-		fmt.Fprintln(c.out, "No jobs.")
-	}
-	return nil
+		return nil
+	})
 }
 
 func (c *call) writeJobs(pages []*manage.Jobs, abs bool) {
@@ -252,8 +260,12 @@ func (c *call) writeJobs(pages []*manage.Jobs, abs bool) {
 	t.write(c.out, c.columns())
 	for _, page := range pages {
 		if page.Next != "" {
-			fmt.Fprintf(c.out, "More are %s. They begin with: -state %s -after %s\n",
-				page.State, page.State, manage.Quote(page.Next))
+			flags := " -state " + page.State
+			if isDead {
+				flags = ""
+			}
+			fmt.Fprintf(c.out, "More jobs are %s. The next page:\n ... %s%s -after %s\n",
+				page.State, manage.Quote(page.Queue), flags, manage.Quote(page.Next))
 		}
 	}
 }
@@ -268,11 +280,14 @@ func attempts(j *manage.Job) string {
 func show(c *call) error {
 	key := c.flags.String("key", "", "show the live job with this `key` instead of the one with an ID")
 	raw := c.flags.Bool("body", false, "print the body only, as it is")
-	return c.using(1, 2, func() error {
-		ref, err := c.ref(*key)
-		if err != nil {
-			return err
-		}
+	if err := c.parse(1, 2); err != nil {
+		return err
+	}
+	ref, err := c.ref(*key)
+	if err != nil {
+		return err
+	}
+	return c.using(func() error {
 		job, err := c.Job(c.ctx, c.arg(0), ref)
 		switch {
 		case err != nil:
@@ -366,7 +381,10 @@ func block(b []byte) string {
 }
 
 func due(c *call) error {
-	return c.using(0, 1, func() error {
+	if err := c.parse(0, 1); err != nil {
+		return err
+	}
+	return c.using(func() error {
 		d, err := c.Due(c.ctx, c.arg(0))
 		switch {
 		case err != nil:
@@ -417,13 +435,19 @@ func writeSpan(w io.Writer, span manage.Span) {
 func watch(c *call) error {
 	every := c.flags.Duration("every", 2*time.Second, "how long to wait between two readings")
 	times := c.flags.Int("n", 0, "stop after this `number` of readings; 0 is never")
-	return c.using(0, 1, func() error {
-		if c.url == "" {
-			return misused("it is for a running process: pass -url")
-		}
-		if *every < 100*time.Millisecond {
-			return misused("-every is at least 100ms")
-		}
+	if err := c.parse(0, 1); err != nil {
+		return err
+	}
+	if *every < 100*time.Millisecond {
+		return misused("-every is at least 100ms")
+	}
+	if err := c.where(); err != nil {
+		return err
+	}
+	if c.url == "" {
+		return misused("it is for a running process: pass -url")
+	}
+	return c.using(func() error {
 		tick := time.NewTicker(*every)
 		defer tick.Stop()
 		for i := 1; ; i++ {

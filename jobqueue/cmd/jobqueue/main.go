@@ -255,11 +255,8 @@ func (c *call) where() error {
 	return nil
 }
 
-// using parses the command line as parse does, opens the Service, calls do, and closes it.
-func (c *call) using(least, most int, do func() error) error {
-	if err := c.parse(least, most); err != nil {
-		return err
-	}
+// using opens the Service, calls do, and closes it. The command line was parsed and checked.
+func (c *call) using(do func() error) error {
 	if err := c.where(); err != nil {
 		return err
 	}
@@ -316,10 +313,13 @@ func (c *call) arg(i int) string {
 	return ""
 }
 
-// isSet reports whether a flag was given.
-func (c *call) isSet(name string) (found bool) {
-	c.flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
+// duration defines a flag for a duration, whose text is kept.
+func (c *call) duration(text *string, name, usage string) {
+	c.flags.Func(name, usage, func(s string) error {
+		_, err := manage.ParseDuration(s)
+		*text = s
+		return err
+	})
 }
 
 // An instant is a flag for a point in time.

@@ -27,7 +27,7 @@ func (l Local) Overview(ctx context.Context, queue string) (*Overview, error) {
 		}
 	}
 	if queue != "" && len(o.Queues) == 0 {
-		return nil, fmt.Errorf("jobqueue: %w", &notFound{queue})
+		return nil, NoQueue(queue)
 	}
 	for _, n := range stats.Namespaces {
 		if queue == "" || len(queue) > len(n.Name) && queue[:len(n.Name)] == n.Name {
@@ -38,7 +38,9 @@ func (l Local) Overview(ctx context.Context, queue string) (*Overview, error) {
 	return o, nil
 }
 
-// notFound says that there is no queue of a name, which is an ErrNotFound too.
+// NoQueue returns the error for a queue that is not there, which is an ErrNotFound too.
+func NoQueue(name string) error { return &notFound{name} }
+
 type notFound struct{ queue string }
 
 func (e *notFound) Error() string { return "no queue " + Quote(e.queue) }
@@ -240,7 +242,7 @@ func invalid(format string, args ...any) error {
 
 // Do implements Service.
 func (l Local) Do(ctx context.Context, a Action) (*Result, error) {
-	r := &Result{N: 1}
+	r := &Result{N: 1, ID: a.ID}
 	var err error
 	switch a.Do {
 	case DoAdd:

@@ -233,7 +233,7 @@ const (
 // A Result says what an Action did.
 type Result struct {
 	N       int         `json:"n"`                 // how many jobs, or 1
-	ID      jobqueue.ID `json:"id,omitzero"`       // DoAdd: of the job
+	ID      jobqueue.ID `json:"id,omitzero"`       // of the job, if it was named by its ID or added
 	Running bool        `json:"running,omitempty"` // DoCancel: the job was being worked on
 	Backup  string      `json:"backup,omitempty"`  // DoBackup: where it is
 }
