@@ -70,7 +70,7 @@ func commands() []command {
 	return []command{
 		{"stats", "[QUEUE]", "show the queues, or one in detail", stats, ""},
 		{"list", "[QUEUE]", "list jobs: leased, ready, delayed", list,
-			"Without -state it lists the live jobs, the first of each state. For the rest of a\nlong list pass -state, and -after with what the page before ended with."},
+			"Without -state it lists the live jobs, the first of each state. For the rest of\na long list pass -state, and -after with what the page before ended with."},
 		{"dead", "[QUEUE]", "list dead jobs with their errors", dead, ""},
 		{"due", "[QUEUE]", "count what comes due in the next minute, hour, day", due, ""},
 		{"show", "QUEUE ID", "show a job with its body and its last error", show,

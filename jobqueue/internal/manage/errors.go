@@ -71,3 +71,11 @@ func (f Failure) Err() error {
 	}
 	return e
 }
+
+// Codes returns the codes that a Failure may have.
+func Codes() (codes []string) {
+	for _, kind := range kinds {
+		codes = append(codes, kind.code)
+	}
+	return codes
+}
