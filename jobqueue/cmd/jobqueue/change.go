@@ -62,7 +62,7 @@ func add(c *call) error {
 	c.duration(&a.In, "in", "due after this `duration`; the default is now")
 	c.flags.Var(&at, "at", "due at this `instant`")
 	c.flags.StringVar(&a.Key, "key", "", "the `key` of the job")
-	c.flags.StringVar(&a.OnConflict, "on-conflict", "keep", "what to do if a live job has the key: keep, replace or fail")
+	c.flags.StringVar(&a.OnConflict, "on-conflict", "keep", "if a live job has the key: keep, replace or fail")
 	c.flags.IntVar(&a.Priority, "priority", 0, "which of those due at once goes first: the lower `number`")
 	c.flags.IntVar(&a.Attempts, "attempts", 0, "dead after this `number` of attempts; 0 is the handler's choice")
 	c.duration(&a.Retain, "retain", "keep it for this `duration` after it is done")

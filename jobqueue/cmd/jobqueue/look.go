@@ -142,8 +142,8 @@ func (c *call) queues() ([]string, error) {
 }
 
 func list(c *call) error {
-	state := c.flags.String("state", "", "list only the jobs in this `state`: delayed, ready, leased, dead or done")
-	limit := c.flags.Int("limit", 50, "list up to this `number` of jobs of a queue in a state, at most 1000")
+	state := c.flags.String("state", "", "list the jobs in this `state`: delayed, ready, leased, dead, done")
+	limit := c.flags.Int("limit", 50, "list up to this `number` of jobs, at most 1000")
 	after := c.flags.String("after", "", "go on behind this `cursor`, which ended the page before")
 	abs := c.flags.Bool("abs", false, "show instants instead of durations")
 	if err := c.parse(0, 1); err != nil {
@@ -163,7 +163,7 @@ func list(c *call) error {
 }
 
 func dead(c *call) error {
-	limit := c.flags.Int("limit", 50, "list up to this `number` of jobs of a queue, at most 1000")
+	limit := c.flags.Int("limit", 50, "list up to this `number` of jobs, at most 1000")
 	after := c.flags.String("after", "", "go on behind this `cursor`, which ended the page before")
 	abs := c.flags.Bool("abs", false, "show instants instead of durations")
 	if err := c.parse(0, 1); err != nil {

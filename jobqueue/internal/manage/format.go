@@ -27,11 +27,11 @@ func Bytes[N int | int64](n N) string {
 	}
 	f := float64(n)
 	unit := 0
-	for f >= 999.5 && unit < 4 {
+	for f >= 999.5 && unit < 6 {
 		f /= 1000
 		unit++
 	}
-	return digits(f) + " " + []string{"B", "kB", "MB", "GB", "TB"}[unit]
+	return digits(f) + " " + []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}[unit]
 }
 
 // PerSecond formats a rate.
@@ -99,7 +99,7 @@ func Instant(t time.Time) string { return t.Format("2006-01-02 15:04:05.000 -070
 // Duration formats a duration with three digits, or as two units.
 func Duration(d time.Duration) string {
 	if d < 0 {
-		return "-" + Duration(max(-d, 0))
+		return "-" + Duration(-max(d, -math.MaxInt64))
 	}
 	ns := float64(d)
 	for _, small := range []struct {
@@ -115,7 +115,7 @@ func Duration(d time.Duration) string {
 		name, rest string
 		limit      int64 // of the unit
 	}{
-		{60, 1, "min", "s", 60}, {3600, 60, "h", "min", 24}, {86400, 3600, "d", "h", 100},
+		{60, 1, "min", "s", 60}, {3600, 60, "h", "min", 24}, {86400, 3600, "d", "h", 365},
 		{365 * 86400, 86400, "y", "d", math.MaxInt64 / 365},
 	} {
 		parts := int64(math.Round(d.Seconds() / float64(large.part)))
@@ -188,7 +188,7 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	d, err2 := time.ParseDuration(rest)
 	const most = math.MaxInt64 / (24 * time.Hour)
-	if err != nil || err2 != nil || ok && (d < 0 || rest[0] == '+' || n >= uint64(most)) ||
+	if err != nil || err2 != nil || ok && (d < 0 || rest[0] == '+' || n > uint64(most)) ||
 		d > math.MaxInt64-time.Duration(n)*24*time.Hour {
 		return 0, invalid("%q is not a duration, such as 90s, 1h30m or 3d", s)
 	}
