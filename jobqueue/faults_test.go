@@ -3,10 +3,13 @@ package jobqueue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -471,5 +474,99 @@ func TestABacklogAndNewJobs(t *testing.T) {
 		require.Len(t, order, 5_025)
 		require.True(t, slices.IsSorted(order), "those that are due longer go first")
 		require.Less(t, held, 2000, "memory does not grow with the backlog")
+	})
+}
+
+// TestHammerOfABadStore has a store that is slow, fails, and fails with unknown outcome, each at
+// random, while jobs are added, cancelled, paused and delivered and Run is interrupted. Every job
+// is delivered or cancelled in the end, and every Run ends.
+func TestHammerOfABadStore(t *testing.T) {
+	bubbleHooked(t, func(t *testing.T, c *Client, h *hooked) {
+		ctx := t.Context()
+		h.set(func(ops []store.Op, do func() error) error {
+			time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+			switch rand.IntN(10) {
+			case 0:
+				return errors.New("no luck")
+			case 1:
+				if err := do(); err != nil {
+					return err
+				}
+				time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+				return ErrUnknown
+			}
+			return do()
+		})
+		const jobs = 300
+		var delivered [jobs]atomic.Int32
+		for _, queue := range []string{"a", "b"} {
+			c.Handle(queue, func(ctx context.Context, job *Job) error {
+				n := int(job.Body[0])<<8 | int(job.Body[1])
+				delivered[n].Add(1)
+				time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
+				switch rand.IntN(20) {
+				case 0:
+					panic("no idea")
+				case 1:
+					runtime.Goexit()
+				case 2:
+					return Snooze(time.Millisecond)
+				case 3:
+					return errors.New("no luck")
+				case 4:
+					time.Sleep(time.Minute)
+				}
+				return nil
+			}, Workers(3), Lease(time.Second), Backoff(time.Millisecond), Attempts(0))
+		}
+		var callers sync.WaitGroup
+		for p := range 3 {
+			callers.Go(func() {
+				for i := range jobs / 3 {
+					n := p*jobs/3 + i
+					queue := []string{"a", "b"}[n%2]
+					key := Key(fmt.Sprint(n))
+					for {
+						_, err := c.Add(ctx, queue, []byte{byte(n >> 8), byte(n)}, key)
+						if err == nil {
+							break
+						}
+					}
+					switch rand.IntN(10) {
+					case 0:
+						if c.Cancel(ctx, queue, ByKey(fmt.Sprint(n))) == nil {
+							delivered[n].Add(1)
+						}
+					case 1:
+						c.Pause(ctx, queue)
+						for c.Resume(ctx, queue) != nil {
+						}
+					}
+				}
+			})
+		}
+		end := time.Now().Add(time.Hour)
+		for time.Now().Before(end) {
+			short, stop := context.WithTimeout(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
+			c.Run(short) // its error is that of outcomes that could not be stored
+			stop()
+		}
+		callers.Wait()
+		h.set(nil)
+		stop := running(t, c)
+		time.Sleep(time.Hour)
+		stop()
+		for n := range delivered {
+			if delivered[n].Load() == 0 {
+				_, err := c.Get(ctx, []string{"a", "b"}[n%2], ByKey(fmt.Sprint(n)))
+				require.ErrorIs(t, err, ErrNotFound, n) // a Cancel with an unknown outcome
+			}
+		}
+		stats, err := c.Stats(ctx)
+		require.NoError(t, err)
+		for _, q := range stats.Queues {
+			require.Zero(t, q.Delayed+q.Ready+q.Leased+q.Running, q.Name)
+			require.Less(t, q.Delivered, int64(5000))
+		}
 	})
 }
