@@ -21,15 +21,8 @@ type delivery struct {
 	place       int       // in running; guarded by dispatcher.mu
 	interrupted bool      // by the end of Run; guarded by dispatcher.mu
 	cancelled   bool      // by this Client; guarded by dispatcher.mu
-
-	// What judge has found out.
-	judged  bool
-	outcome outcome
-	took    time.Duration
-	text    string // of the error
-
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
 }
 
 // beginLocked takes the next job from the buffer, or returns nil if there is none.
@@ -100,72 +93,80 @@ func panicStack() []byte {
 	return stack
 }
 
+// An ending is the end of one delivery, as judge has found it.
+type ending struct {
+	outcome
+	judged bool
+	took   time.Duration
+	text   string // of the error
+}
+
 // judge decides what becomes of a job whose handler returned err. It calls code of the user: the
 // BackoffFunc, a Scheduler, methods of err. If that panics or calls runtime.Goexit, the attempt has
 // failed, whatever err is.
-func (d *dispatcher) judge(r *delivery, err error) {
-	r.took = time.Since(r.began)
-	r.outcome.Lazy = true
+func (d *dispatcher) judge(r *delivery, err error, e *ending) {
+	*e = ending{took: time.Since(r.began)}
+	e.Lazy = true
 	defer func() {
-		if r.judged {
+		if e.judged {
 			return
 		}
 		err := errGoexit
 		if v := recover(); v != nil {
 			err = d.panicked(v)
 		}
-		r.judged, r.text = true, text(err)
+		e.judged, e.text = true, text(err)
 		wait, _ := defaultBackoff(r.job.Attempts, err)
-		r.outcome = outcome{Finish: store.Finish{
+		e.outcome = outcome{Finish: store.Finish{
 			Lazy:    true,
 			Queue:   d.queue,
 			ID:      r.job.ID,
 			Token:   r.job.Token,
 			Verdict: store.Retry,
 			When:    store.When{In: wait},
-			Error:   r.text,
+			Error:   e.text,
 		}}
 		most := attemptsOf(&r.job, &d.opts)
 		if most > 0 && r.job.Attempts >= most && len(r.job.Repeat) == 0 {
-			r.outcome.Verdict = store.Bury // a recurring job waits until its next run can be told
+			e.Verdict = store.Bury // a recurring job waits until its next run can be told
 		}
 	}()
 	if err != nil {
-		r.text = text(err)
+		e.text = text(err)
 		d.mu.Lock()
 		interrupted := r.interrupted
 		d.mu.Unlock()
 		if own := new(directive); interrupted && !errors.As(err, &own) {
-			err, r.outcome.returned = errReturned, true
+			err, e.returned = errReturned, true
 		}
 	}
-	d.c.verdict(&r.outcome.Finish, &r.job, err, &d.opts)
-	r.judged = true
+	d.c.verdict(&e.Finish, &r.job, err, &d.opts)
+	e.judged = true
 }
 
 // settle notes how an attempt ended. It returns with mu locked.
-func (d *dispatcher) settle(r *delivery) {
-	d.counts.duration.add(r.took)
-	d.logOutcome(r)
+func (d *dispatcher) settle(r *delivery, e *ending) {
+	d.counts.duration.add(e.took)
+	d.logOutcome(r, e)
 	d.mu.Lock()
-	r.outcome.cancelled = r.cancelled
+	e.outcome.cancelled = r.cancelled
 	last := len(d.running) - 1
 	d.running[r.place] = d.running[last]
 	d.running[r.place].place = r.place
 	d.running[last] = nil
 	d.running = d.running[:last]
 	if d.pace == 0 {
-		d.pace = r.took
+		d.pace = e.took
 	}
-	d.pace = max(d.pace+(r.took-d.pace)/8, 1)
+	d.pace = max(d.pace+(e.took-d.pace)/8, 1)
 	if !d.broken {
-		d.outcomes = append(d.outcomes, r.outcome)
+		d.outcomes = append(d.outcomes, e.outcome)
 	}
 }
 
-func (d *dispatcher) logOutcome(r *delivery) {
+func (d *dispatcher) logOutcome(r *delivery, e *ending) {
 	level, message := slog.LevelDebug, "jobqueue: a job is done"
-	switch o := &r.outcome; {
+	switch o := &e.outcome; {
 	case o.returned:
 		message = "jobqueue: a job was interrupted"
 	case o.Verdict == store.Snooze:
@@ -183,13 +184,13 @@ func (d *dispatcher) logOutcome(r *delivery) {
 		slog.String("queue", d.queue),
 		slog.String("id", r.job.ID.String()),
 		slog.Int("attempt", r.job.Attempts),
-		slog.Duration("took", r.took),
+		slog.Duration("took", e.took),
 	}
 	if r.job.Key != "" {
 		attrs = append(attrs, slog.String("key", r.job.Key))
 	}
-	if r.text != "" {
-		attrs = append(attrs, slog.String("error", r.text))
+	if e.text != "" {
+		attrs = append(attrs, slog.String("error", e.text))
 	}
 	d.c.set.log.LogAttrs(ctx, level, message, attrs...)
 }

@@ -178,17 +178,18 @@ func (d *dispatcher) waiting() int { return len(d.buffer) - d.head }
 // work is a worker. It is counted in workers.
 func (d *dispatcher) work() {
 	var at *delivery
+	var e ending
 	defer func() {
 		if at == nil {
 			return
 		}
 		// The handler, or what judge calls, has called runtime.Goexit. judge may do so again.
 		defer func() {
-			d.settle(at)
+			d.settle(at, &e)
 			d.endWorkerLocked()
 		}()
-		if !at.judged {
-			d.judge(at, errGoexit)
+		if !e.judged {
+			d.judge(at, errGoexit, &e)
 		}
 	}()
 	d.mu.Lock()
@@ -205,9 +206,10 @@ func (d *dispatcher) work() {
 		d.kickLocked() // for what is left
 		d.mu.Unlock()
 		at = r
-		d.judge(r, d.call(r))
+		e.judged = false
+		d.judge(r, d.call(r), &e)
 		at = nil
-		d.settle(r)
+		d.settle(r, &e)
 	}
 }
 
