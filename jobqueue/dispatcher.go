@@ -12,10 +12,10 @@ import (
 
 // A dispatcher delivers the jobs of one queue to its handler. It has no goroutine of its own: what
 // wakes it, a timer of the wheel or the store, becomes the first worker, claims as many jobs as
-// there are free workers, and begins the first itself. A worker that begins a job starts another
-// one if anything is left to do, and ends when there is nothing. The timer is set for when the
-// store says that the queue may have something to claim. The store decides, the wheel only wakes: a
-// wake-up too many finds nothing, and nothing in memory has to agree with the store.
+// there are free workers, starts a worker for each of the others, and works on the first itself. A
+// worker that has nothing left to do ends. The timer is set for when the store says that the queue
+// may have something to claim. The store decides, the wheel only wakes: a wake-up too many finds
+// nothing, and nothing in memory has to agree with the store.
 //
 // One goroutine at a time talks to the store, with busy set: it brings the outcomes that have
 // gathered and fetches jobs in the same group. Where handlers are quick, it fetches more jobs than
@@ -24,8 +24,8 @@ import (
 // mu is never held while the store, a handler or other code of the user runs, the logger's
 // included, and the store may call wake with a lock of its own held.
 //
-// This file has how a dispatcher starts, wakes, works and stops; attempt.go has what a worker does
-// with one job, and exchange.go how the dispatcher talks to the store.
+// This file has how a dispatcher starts, wakes, works and stops; attempt.go has what happens to one
+// job while it is worked on, and exchange.go how the dispatcher talks to the store.
 type dispatcher struct {
 	c       *Client
 	queue   string
@@ -203,7 +203,9 @@ func (d *dispatcher) work() {
 			d.endWorkerLocked()
 			return
 		}
-		d.kickLocked() // for what is left
+		if d.waiting() == 0 {
+			d.kickLocked() // something may have been announced since the claim
+		}
 		d.mu.Unlock()
 		at = r
 		e.judged = false

@@ -218,6 +218,11 @@ func (d *dispatcher) fetchedLocked(returns uint64, began, now time.Time) {
 		d.beating = true
 		d.beat.Reset(d.opts.lease / beatsInLease)
 	}
+	// The caller takes one job itself, if it is a worker; if not, it calls kickLocked.
+	for n := d.waiting() - 1; n > 0 && d.workers < d.opts.workers; n-- {
+		d.workers++
+		go d.work()
+	}
 }
 
 // flushLaterLocked sees to it that outcomes do not wait longer than flushDelay.
