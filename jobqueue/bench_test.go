@@ -23,7 +23,8 @@ func BenchmarkDeliver(b *testing.B) {
 			}
 			var left sync.WaitGroup
 			left.Add(b.N)
-			c.Handle("q", func(context.Context, *Job) error { left.Done(); return nil }, Workers(workers))
+			c.Handle("q", func(context.Context, *Job) error { left.Done(); return nil },
+				Workers(workers))
 			b.ReportAllocs()
 			b.ResetTimer()
 			go c.Run(b.Context())
@@ -42,7 +43,8 @@ func BenchmarkLateness(b *testing.B) {
 	go c.Run(b.Context())
 	start := time.Now().Add(10 * time.Millisecond)
 	for i := range b.N {
-		_, err := c.Add(b.Context(), "q", nil, At(start.Add(time.Duration(i)*time.Millisecond+time.Duration(i%7)*100*time.Microsecond)))
+		_, err := c.Add(b.Context(), "q", nil,
+			At(start.Add(time.Duration(i)*time.Millisecond+time.Duration(i%7)*100*time.Microsecond)))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -67,7 +67,8 @@ type dispatcher struct {
 }
 
 func newDispatcher(c *Client, queue string, handler Handler, opts handleOptions) *dispatcher {
-	d := &dispatcher{c: c, queue: queue, counts: &c.of(queue).counters, handler: handler, opts: opts}
+	counts := &c.of(queue).counters
+	d := &dispatcher{c: c, queue: queue, counts: counts, handler: handler, opts: opts}
 	c.tw.Init(&d.due, d.ring)
 	c.tw.Init(&d.flush, d.help)
 	c.tw.Init(&d.beat, d.extend)

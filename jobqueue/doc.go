@@ -10,6 +10,6 @@
 //	order := jobqueue.ByKey("order-17")
 //	id, err := q.Add(ctx, "orders/expire", []byte("17"),
 //		jobqueue.In(30*time.Minute), jobqueue.Key("order-17"))
-//	err = q.Reschedule(ctx, "orders/expire", order, time.Hour) // from now, instead of half an hour
+//	err = q.Reschedule(ctx, "orders/expire", order, time.Hour) // not in half an hour
 //	err = q.Cancel(ctx, "orders/expire", order)                // nil: no delivery begins any more
 package jobqueue

@@ -172,11 +172,11 @@ func TestManyWorkers(t *testing.T) {
 	bubbleHooked(t, func(t *testing.T, c *Client, h *hooked) {
 		ctx := t.Context()
 		var calls atomic.Int32
-		most := 0
+		var most atomic.Int64
 		h.set(func(ops []store.Op, do func() error) error {
 			for _, op := range ops {
 				if claim, ok := op.(*store.Claim); ok {
-					most = max(most, claim.Max)
+					most.Store(max(most.Load(), int64(claim.Max)))
 				}
 			}
 			return do()
@@ -192,7 +192,7 @@ func TestManyWorkers(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		require.Equal(t, int32(2501), calls.Load())
-		require.LessOrEqual(t, most, 2000, "memory is bounded, whatever the number of workers")
+		require.LessOrEqual(t, most.Load(), int64(2000), "memory is bounded, whatever the number of workers")
 		time.Sleep(2 * time.Minute)
 		_, err = c.AddMany(ctx, "q", make([]Item, 2500))
 		require.NoError(t, err)
@@ -241,10 +241,14 @@ func TestWhatDecidesAboutAFailedAttemptPanics(t *testing.T) {
 		handler func() error
 		last    string
 	}{
-		"BackoffFunc":                  {explode, func() error { return errors.New("x") }, "panic: no idea"},
-		"BackoffFunc after Goexit":     {explode, func() error { runtime.Goexit(); return nil }, "panic: no idea"},
-		"BackoffFunc exits":            {exit, func() error { return errors.New("x") }, "runtime.Goexit"},
-		"BackoffFunc exits, as Handle": {exit, func() error { runtime.Goexit(); return nil }, "runtime.Goexit"},
+		"BackoffFunc": {explode, func() error { return errors.New("x") },
+			"panic: no idea"},
+		"BackoffFunc after Goexit": {explode, func() error { runtime.Goexit(); return nil },
+			"panic: no idea"},
+		"BackoffFunc exits": {exit, func() error { return errors.New("x") },
+			"runtime.Goexit"},
+		"BackoffFunc exits, as Handle": {exit, func() error { runtime.Goexit(); return nil },
+			"runtime.Goexit"},
 		"the error": {
 			func() (time.Duration, bool) { return time.Second, true },
 			func() error { return brokenError{} }, "panic: runtime error: ",
@@ -366,7 +370,8 @@ func TestReserveFollowsTheOptionsOfHandle(t *testing.T) {
 			require.NoError(t, got[0].Nack(ctx, errors.New("x")))
 		}
 		require.Greater(t, statsOf(t, c, "q").Next, 50*time.Minute)
-		require.Equal(t, time.Minute, statsOf(t, c, "other").Next.Round(time.Second), "WithDefaults")
+		require.Equal(t, time.Minute, statsOf(t, c, "other").Next.Round(time.Second),
+			"WithDefaults")
 		got, err := c.Reserve(ctx, "q", 1, time.Minute)
 		require.NoError(t, err)
 		require.NoError(t, got[0].Nack(ctx, errors.New("x")))
@@ -402,7 +407,8 @@ func TestRequeueAllEndsAlthoughTheJobsDieAgain(t *testing.T) {
 func TestARecurringJobWithTimesThatJSONRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client) {
 		ctx := t.Context()
-		_, err := c.Add(ctx, "q", nil, Every(time.Hour), Until(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)))
+		_, err := c.Add(ctx, "q", nil, Every(time.Hour), Until(time.Date(10000, 1, 1, 0, 0, 0, 0,
+			time.UTC)))
 		require.ErrorIs(t, err, ErrBadTime)
 		odd := time.FixedZone("odd", 30*60*60)
 		id, err := c.Add(ctx, "q", nil, Every(time.Hour), At(time.Now().In(odd)),

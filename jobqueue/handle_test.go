@@ -77,9 +77,12 @@ func TestWhatAHandlerReturnsDecides(t *testing.T) {
 			at: []time.Duration{0, 30 * time.Second, time.Minute},
 		},
 		"Bury": {
-			outcome: func(*Job) error { return errors.Join(errors.New("no such order"), Bury("given up")) },
-			at:      []time.Duration{0},
-			state:   Dead, last: "no such order\ngiven up",
+			outcome: func(*Job) error {
+				return errors.Join(errors.New("no such order"),
+					Bury("given up"))
+			},
+			at:    []time.Duration{0},
+			state: Dead, last: "no such order\ngiven up",
 		},
 		"MaxAttempts of the job": {
 			opts:    []HandleOption{Backoff(time.Second)},
@@ -91,7 +94,8 @@ func TestWhatAHandlerReturnsDecides(t *testing.T) {
 		"the last step is repeated": {
 			opts:    []HandleOption{Backoff(time.Second, 10*time.Minute), Attempts(0)},
 			outcome: func(*Job) error { return errors.New("x") },
-			at: []time.Duration{0, time.Second, 601 * time.Second, 1201 * time.Second, 1801 * time.Second, 2401 * time.Second,
+			at: []time.Duration{0, time.Second, 601 * time.Second, 1201 * time.Second,
+				1801 * time.Second, 2401 * time.Second,
 				3001 * time.Second},
 			state: Delayed, last: "x",
 		},
@@ -137,7 +141,8 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	bubble(t, func(t *testing.T, c *Client) {
-		c.Handle("q", func(context.Context, *Job) error { return explode(nil) }, Attempts(2), Workers(1))
+		c.Handle("q", func(context.Context, *Job) error { return explode(nil) }, Attempts(2),
+			Workers(1))
 		defer running(t, c)()
 		job := one(t, c)
 		require.Equal(t, Dead, job.State)
@@ -145,13 +150,15 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 		require.Contains(t, job.LastError, "panic: runtime error: ")
 		require.Contains(t, job.LastError, "handle_test.go")
 		first, _, _ := strings.Cut(job.LastError[strings.Index(job.LastError, "\n\n")+2:], "(")
-		require.Contains(t, first, "explode", "the stack begins where it panicked, not where it was caught")
+		require.Contains(t, first, "explode",
+			"the stack begins where it panicked, not where it was caught")
 		q := statsOf(t, c, "q")
 		require.Equal(t, int64(2), q.Panics)
 		require.Equal(t, int64(1), q.Retried)
 		require.Equal(t, int64(1), q.Buried)
 		require.Equal(t, 2, strings.Count(log.String(), "msg=\"jobqueue:"))
-		require.Contains(t, log.String(), "level=WARN msg=\"jobqueue: an attempt failed\" queue=q id="+job.ID.String()+" attempt=1")
+		require.Contains(t, log.String(),
+			"level=WARN msg=\"jobqueue: an attempt failed\" queue=q id="+job.ID.String()+" attempt=1")
 		require.Contains(t, log.String(), "level=ERROR msg=\"jobqueue: a job is dead\"")
 	}, WithLogger(logger))
 }
@@ -285,7 +292,8 @@ func TestMiddleware(t *testing.T) {
 		stop := running(t, c)
 		require.Nil(t, one(t, c))
 		require.Equal(t, []string{"a", "b", "handler", "/b", "/a"}, order)
-		require.PanicsWithValue(t, "jobqueue: Use while Run is under way", func() { c.Use(mark("c")) })
+		require.PanicsWithValue(t, "jobqueue: Use while Run is under way",
+			func() { c.Use(mark("c")) })
 		stop()
 		c.Use(mark("c"))
 		defer running(t, c)()
@@ -334,9 +342,18 @@ func TestHandleIsGivenNonsense(t *testing.T) {
 		nop := func(context.Context, *Job) error { return nil }
 		c.Handle("q", nop)
 		for message, f := range map[string]func(){
-			"jobqueue: the queue q has a handler already":               func() { c.Handle("q", nop) },
-			"jobqueue: Handle of a nil Handler":                         func() { c.Handle("r", nil) },
-			"jobqueue: Handle of a/: not the name of a queue":           func() { c.Handle("a/", nop) },
+			"jobqueue: the queue q has a handler already": func() {
+				c.Handle("q",
+					nop)
+			},
+			"jobqueue: Handle of a nil Handler": func() {
+				c.Handle("r",
+					nil)
+			},
+			"jobqueue: Handle of a/: not the name of a queue": func() {
+				c.Handle("a/",
+					nop)
+			},
 			"jobqueue: Workers(0)":                                      func() { Workers(0) },
 			"jobqueue: Lease(1µs) is shorter than a millisecond":        func() { Lease(time.Microsecond) },
 			"jobqueue: Timeout(0s) is not positive":                     func() { Timeout(0) },

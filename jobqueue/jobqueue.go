@@ -81,8 +81,8 @@ func tick() time.Duration {
 }
 
 // Close ends Run as the end of its context does and waits for it, stores what is under way, and
-// closes the store. It waits for a handler or the store however long they take. Calls of Reserve that wait return ErrClosed, as do all calls afterwards.
-// Closing a Client twice does nothing.
+// closes the store. It waits for a handler or the store however long they take. Calls of Reserve
+// that wait return ErrClosed, as do all calls afterwards. Closing a Client twice does nothing.
 func (c *Client) Close() (err error) {
 	c.closed.Do(func() {
 		close(c.closing)

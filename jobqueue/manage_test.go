@@ -93,7 +93,8 @@ func TestWhatIsRefused(t *testing.T) {
 			_, err := c.Add(ctx, queue, nil, opts...)
 			return err
 		}
-		for _, name := range []string{"", "/", "a/", "/a", "a\nb", "a\xff", strings.Repeat("a", 256)} {
+		for _, name := range []string{"", "/", "a/", "/a", "a\nb", "a\xff", strings.Repeat("a",
+			256)} {
 			require.ErrorIs(t, add(name), ErrBadName, "%q", name)
 		}
 		year10000 := time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -105,7 +106,8 @@ func TestWhatIsRefused(t *testing.T) {
 		require.ErrorIs(t, add("q", OnConflict(7)), ErrInvalid)
 		_, err := c.Add(ctx, "q", make([]byte, 1<<20+1))
 		require.ErrorIs(t, err, ErrTooLarge)
-		require.EqualError(t, err, "jobqueue: add to q: the job is too large: a body of 1048577 bytes; the limit is 1048576")
+		require.EqualError(t, err,
+			"jobqueue: add to q: the job is too large: a body of 1048577 bytes; the limit is 1048576")
 		require.ErrorIs(t, c.UpdateBody(ctx, "q", ByKey("k"), make([]byte, 1<<20+1)), ErrTooLarge)
 		_, err = c.Purge(ctx, "q", Leased)
 		require.ErrorIs(t, err, ErrInvalid)
@@ -129,7 +131,8 @@ func TestWhatIsRefused(t *testing.T) {
 		require.Len(t, got, 2)
 		require.Equal(t, "past", got[0].Key)
 		require.Equal(t, "now", got[1].Key)
-		require.LessOrEqual(t, statsOf(t, c, "q").Lateness.Sum, time.Millisecond, "it was not late before it was added")
+		require.LessOrEqual(t, statsOf(t, c, "q").Lateness.Sum, time.Millisecond,
+			"it was not late before it was added")
 
 		cancelled, cancel := context.WithCancel(ctx)
 		cancel()
@@ -157,7 +160,8 @@ func TestTheOrderOfClaims(t *testing.T) {
 		ctx := t.Context()
 		due := time.Now().Add(time.Minute)
 		for i, opts := range [][]AddOption{
-			{At(due)}, {At(due), Priority(5)}, {At(due), Priority(-5)}, {At(due)}, {At(due.Add(-1)), Priority(9)}, {At(due.Add(-1e6)), Priority(100)},
+			{At(due)}, {At(due), Priority(5)}, {At(due),
+				Priority(-5)}, {At(due)}, {At(due.Add(-1)), Priority(9)}, {At(due.Add(-1e6)), Priority(100)},
 		} {
 			_, err := c.Add(ctx, "q", []byte(fmt.Sprint(i)), opts...)
 			require.NoError(t, err)
@@ -180,7 +184,8 @@ func TestListAndPages(t *testing.T) {
 		ctx := t.Context()
 		var items []Item
 		for i := range 1234 {
-			items = append(items, Item{Body: []byte(fmt.Sprint(i)), Options: []AddOption{In(time.Duration(1234-i) * time.Second)}})
+			items = append(items, Item{Body: []byte(fmt.Sprint(i)),
+				Options: []AddOption{In(time.Duration(1234-i) * time.Second)}})
 		}
 		_, err := c.AddMany(ctx, "q", items)
 		require.NoError(t, err)
@@ -267,7 +272,8 @@ func TestLimits(t *testing.T) {
 		require.NoError(t, add("a/x", "1", Key("k")))
 		require.NoError(t, add("a/x", "2"))
 		require.ErrorIs(t, add("a/x", "3"), ErrFull)
-		require.NoError(t, add("a/x", "4", Key("k"), OnConflict(Replace)), "the one replaced makes room")
+		require.NoError(t, add("a/x", "4", Key("k"), OnConflict(Replace)),
+			"the one replaced makes room")
 		require.NoError(t, add("a/y", "5"))
 		require.ErrorIs(t, add("a/y", "6"), ErrFull)
 		require.NoError(t, add("b/y", "7"))
@@ -278,7 +284,8 @@ func TestLimits(t *testing.T) {
 		require.NoError(t, c.UpdateBody(ctx, "a/y", ByKey("up"), []byte("123456")))
 
 		stats := statsOfAll(t, c)
-		require.Equal(t, []NamespaceStats{{Name: "a/", Limits: Limits{Jobs: 3, Bytes: 10}, Jobs: 3, Bytes: 10}}, stats.Namespaces)
+		require.Equal(t, []NamespaceStats{{Name: "a/", Limits: Limits{Jobs: 3, Bytes: 10},
+			Jobs: 3, Bytes: 10}}, stats.Namespaces)
 
 		require.NoError(t, c.Limit(ctx, "last", Limits{Jobs: 2, DropOldest: true}))
 		for i := range 5 {
@@ -325,7 +332,8 @@ func TestCancelOfARunningJob(t *testing.T) {
 func TestHistogram(t *testing.T) {
 	var h histogram
 	require.Zero(t, h.read().Quantile(0.5))
-	for _, d := range []time.Duration{-1, 0, 100 * time.Microsecond, 101 * time.Microsecond, time.Second, 5000 * time.Second} {
+	for _, d := range []time.Duration{-1, 0, 100 * time.Microsecond, 101 * time.Microsecond,
+		time.Second, 5000 * time.Second} {
 		h.add(d)
 	}
 	r := h.read()

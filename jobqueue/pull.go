@@ -142,7 +142,7 @@ type gate struct {
 	mu      sync.Mutex
 	timer   timingwheel.Timer // calls open at the time next
 	next    time.Time         // zero if the timer is not set
-	version uint64            // counts what was heard, so that a wait misses nothing since its claim
+	version uint64            // counts what was heard: a wait misses nothing since its claim
 	waiting []chan struct{}   // closed to let one through; the first came first
 }
 

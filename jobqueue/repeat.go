@@ -99,7 +99,8 @@ func (c *Client) firstRun(a *addition, now time.Time) error {
 	r := a.repeat
 	now = now.Round(0)
 	if btoi(r.Every > 0)+btoi(r.Cron != "")+btoi(r.Scheduler != "") != 1 || r.Every < 0 {
-		return fmt.Errorf("%w: one of Every, Cron and Scheduled, with a positive period", ErrBadSchedule)
+		return fmt.Errorf("%w: one of Every, Cron and Scheduled, with a positive period",
+			ErrBadSchedule)
 	}
 	first, err := c.after(r, now, now)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 
 // recurring runs a recurring job for some time and returns when its runs began, from the start of
 // the bubble, which is midnight UTC of a Saturday, 2000-01-01.
-func recurring(t *testing.T, c *Client, during time.Duration, handler Handler, opts ...AddOption) (at []time.Duration) {
+func recurring(t *testing.T, c *Client, during time.Duration, handler Handler,
+	opts ...AddOption) (at []time.Duration) {
 	t.Helper()
 	start := time.Now()
 	c.Handle("q", func(ctx context.Context, job *Job) error {
@@ -72,20 +73,24 @@ func TestRecurringJobs(t *testing.T) {
 			[]AddOption{Every(time.Minute), Times(2)}, time.Hour, succeed, minutes(1, 2),
 		},
 		"Until": {
-			[]AddOption{Every(time.Minute), Until(time.Date(2000, 1, 1, 0, 3, 0, 0, time.UTC))}, time.Hour, succeed, minutes(1, 2, 3),
+			[]AddOption{Every(time.Minute), Until(time.Date(2000, 1, 1, 0, 3, 0, 0,
+				time.UTC))}, time.Hour, succeed, minutes(1, 2, 3),
 		},
 		"Cron": {
 			[]AddOption{Cron("30 8 * * 1-5", "Europe/Berlin")}, 4 * day, succeed,
 			// Berlin is an hour ahead. Monday is the third.
-			[]time.Duration{2*day + 7*time.Hour + 30*time.Minute, 3*day + 7*time.Hour + 30*time.Minute},
+			[]time.Duration{2*day + 7*time.Hour + 30*time.Minute,
+				3*day + 7*time.Hour + 30*time.Minute},
 		},
 		"Cron through the change to summer time": {
 			// 2000-03-26 in Berlin has no 02:30, and robfig/cron leaves that day out.
-			[]AddOption{Cron("30 2 * * *", "Europe/Berlin"), At(time.Date(2000, 3, 25, 1, 30, 0, 0, time.UTC))}, 87 * day, succeed,
+			[]AddOption{Cron("30 2 * * *", "Europe/Berlin"), At(time.Date(2000, 3, 25, 1, 30, 0,
+				0, time.UTC))}, 87 * day, succeed,
 			[]time.Duration{84*day + 90*time.Minute, 86*day + 30*time.Minute},
 		},
 		"Cron in UTC": {
-			[]AddOption{Cron("@daily", "")}, 2*day + time.Second, succeed, []time.Duration{day, 2 * day},
+			[]AddOption{Cron("@daily", "")}, 2*day + time.Second, succeed, []time.Duration{day,
+				2 * day},
 		},
 		"Bury ends a run, not the recurrence": {
 			[]AddOption{Every(time.Minute)}, 3 * time.Minute,
@@ -102,7 +107,10 @@ func TestRecurringJobs(t *testing.T) {
 
 func TestARunThatFailedForGoodLeavesADeadCopy(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client) {
-		recurring(t, c, 150*time.Second, func(context.Context, *Job) error { return errors.New("no luck") },
+		recurring(t, c, 150*time.Second, func(context.Context,
+			*Job) error {
+			return errors.New("no luck")
+		},
 			Every(time.Minute), Key("k"))
 		ctx := t.Context()
 		dead, _, err := c.List(ctx, "q", Dead, "", 10)
@@ -143,7 +151,8 @@ func TestRegisteredScheduler(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client) {
 		c.RegisterScheduler("fibonacci", fibonacci{})
 		at := recurring(t, c, time.Hour, succeed, Scheduled("fibonacci", "Asia/Tokyo"))
-		require.Equal(t, []time.Duration{1 * time.Minute, 2 * time.Minute, 3 * time.Minute, 5 * time.Minute, 8 * time.Minute,
+		require.Equal(t, []time.Duration{1 * time.Minute, 2 * time.Minute, 3 * time.Minute,
+			5 * time.Minute, 8 * time.Minute,
 			13 * time.Minute}, at)
 		require.Zero(t, statsOf(t, c, "q").Delayed, "it ended")
 	})
@@ -157,7 +166,11 @@ func TestARecurringJobWithoutItsSchedulerWaits(t *testing.T) {
 		delete(c.schedulers, "fibonacci") // as in a process that was started anew
 		start := time.Now()
 		var at []time.Duration
-		c.Handle("q", func(context.Context, *Job) error { at = append(at, time.Since(start)); return nil }, Attempts(1))
+		c.Handle("q", func(context.Context, *Job) error {
+			at = append(at,
+				time.Since(start))
+			return nil
+		}, Attempts(1))
 		defer running(t, c)()
 		time.Sleep(10*time.Minute + 30*time.Second)
 		synctest.Wait()
@@ -175,7 +188,11 @@ func TestARescheduledRunMovesNoOther(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client) {
 		start := time.Now()
 		var at []time.Duration
-		c.Handle("q", func(context.Context, *Job) error { at = append(at, time.Since(start)); return nil })
+		c.Handle("q", func(context.Context, *Job) error {
+			at = append(at,
+				time.Since(start))
+			return nil
+		})
 		defer running(t, c)()
 		ctx := t.Context()
 		_, err := c.Add(ctx, "q", nil, Every(time.Hour), Key("k"))
@@ -230,7 +247,8 @@ func TestSchedulesThatAreRefused(t *testing.T) {
 			{[]AddOption{Scheduled("none", "")}, ErrBadSchedule},
 			{[]AddOption{Scheduled("none", "Mars/Olympus")}, ErrBadZone},
 			{[]AddOption{Every(time.Hour), Until(time.Now().Add(time.Minute))}, ErrBadSchedule},
-			{[]AddOption{Every(time.Hour), At(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))}, ErrBadTime},
+			{[]AddOption{Every(time.Hour), At(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))},
+				ErrBadTime},
 		} {
 			_, err := c.Add(t.Context(), "q", nil, test.opts...)
 			require.ErrorIs(t, err, test.err)

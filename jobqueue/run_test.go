@@ -48,7 +48,8 @@ func TestAJobIsDeliveredAtItsInstant(t *testing.T) {
 		}, Workers(1))
 		defer running(t, c)()
 
-		id, err := c.Add(t.Context(), "orders/expire", []byte("17"), In(30*time.Minute), Key("order-17"), Priority(-3))
+		id, err := c.Add(t.Context(), "orders/expire", []byte("17"), In(30*time.Minute),
+			Key("order-17"), Priority(-3))
 		require.NoError(t, err)
 		_, err = c.Add(t.Context(), "orders/expire", []byte("18"), In(10*time.Second))
 		require.NoError(t, err)

@@ -92,7 +92,8 @@ func TestRunWaitsForHandlersAndGivesBackTheRest(t *testing.T) {
 
 		before := time.Now()
 		stop()
-		require.Equal(t, time.Minute, time.Since(before), "it waits for the handlers and for nothing else")
+		require.Equal(t, time.Minute, time.Since(before),
+			"it waits for the handlers and for nothing else")
 		require.Equal(t, int32(102), finished.Load())
 		q = statsOf(t, c, "q")
 		require.Equal(t, 98, q.Ready)
@@ -146,7 +147,11 @@ func TestPauseBetweenClaimAndDelivery(t *testing.T) {
 		ctx := t.Context()
 		start := time.Now()
 		var at []time.Duration
-		c.Handle("q", func(context.Context, *Job) error { at = append(at, time.Since(start)); return nil })
+		c.Handle("q", func(context.Context, *Job) error {
+			at = append(at,
+				time.Since(start))
+			return nil
+		})
 		h.set(func(ops []store.Op, do func() error) error {
 			err := do()
 			if claims(ops) {
@@ -211,7 +216,8 @@ func TestCancelOfAJobInTheBuffer(t *testing.T) {
 		_, err := c.Add(ctx, "q", nil, Key("first"))
 		require.NoError(t, err)
 		time.Sleep(time.Second)
-		_, err = c.AddMany(ctx, "q", []Item{{Options: []AddOption{Key("slow")}}, {Options: []AddOption{Key("b")}}, {Options: []AddOption{Key("c")}}})
+		_, err = c.AddMany(ctx, "q", []Item{{Options: []AddOption{Key("slow")}},
+			{Options: []AddOption{Key("b")}}, {Options: []AddOption{Key("c")}}})
 		require.NoError(t, err)
 		synctest.Wait()
 		job, err := c.Get(ctx, "q", ByKey("b"))
@@ -378,7 +384,8 @@ func TestAnIdleQueueAsksTheStoreNothing(t *testing.T) {
 		require.Zero(t, asked.Load())
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		require.LessOrEqual(t, asked.Load(), int32(3), "a claim, the acknowledgement, and a look at when the lease would have ended")
+		require.LessOrEqual(t, asked.Load(), int32(3),
+			"a claim, the acknowledgement, and a look at when the lease would have ended")
 		asked.Store(0)
 		time.Sleep(23 * time.Hour)
 		synctest.Wait()
@@ -530,7 +537,8 @@ func hammer(t *testing.T, c *Client) {
 			for i := range jobs {
 				n := p*jobs + i
 				key := fmt.Sprint(n)
-				_, err := c.Add(ctx, queue, []byte(key), Key(key), In(time.Duration(rand.IntN(20))*time.Millisecond), Priority(n%7%2))
+				_, err := c.Add(ctx, queue, []byte(key), Key(key),
+					In(time.Duration(rand.IntN(20))*time.Millisecond), Priority(n%7%2))
 				if err != nil {
 					t.Error(err)
 				}
@@ -548,7 +556,8 @@ func hammer(t *testing.T, c *Client) {
 						t.Error(err)
 					}
 				case 1:
-					c.Reschedule(ctx, queue, ByKey(key), time.Duration(rand.IntN(5))*time.Millisecond)
+					c.Reschedule(ctx, queue, ByKey(key),
+						time.Duration(rand.IntN(5))*time.Millisecond)
 				case 2:
 					if n%50 == 0 {
 						c.Pause(ctx, queue)
