@@ -1,152 +1,91 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"slices"
-	"sync"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
-	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/jobqueue"
 )
 
 // This file is the part to copy: notifications that are posted until their receiver takes them.
+// What is still to be posted, and when, is in the queue and survives a crash.
 
-// A policy says when to try. gaps[i] is the time before attempt i+1, counted from the beginning of
-// the attempt before it, so a slow receiver does not stretch the whole. An attempt that takes
-// longer than the gap is followed at once. After the last gap the notifier gives up, or repeats it
-// forever.
+// A policy is a queue whose jobs are tried at once, and then after these gaps, each counted from
+// the end of the attempt before it.
 type policy struct {
-	name    string
+	queue   string
 	gaps    []time.Duration
-	forever bool
+	forever bool // the last gap is repeated; otherwise it is the last
 }
 
 var (
-	every = policy{"every", []time.Duration{0, 300 * time.Second}, true}
-	steps = policy{"steps", []time.Duration{0, 2 * time.Minute, 10 * time.Minute, time.Hour}, false}
+	every = policy{"notify/every", []time.Duration{300 * time.Second}, true}
+	steps = policy{"notify/steps",
+		[]time.Duration{2 * time.Minute, 10 * time.Minute, time.Hour}, false}
 )
 
-// gap returns the time before the next attempt after n of them. It returns false if there is none.
-func (p policy) gap(n int) (time.Duration, bool) {
-	if n >= len(p.gaps) && !p.forever {
-		return 0, false
-	}
-	return p.gaps[min(n, len(p.gaps)-1)], true
-}
+const gone = "the receiver wants no more"
 
-var errStopped = errors.New("the notifier has been stopped")
-
-// status is the part of a notification that may be copied.
-type status struct {
-	ID       int
-	URL      string
-	Policy   policy
-	Attempts int
-	LastErr  string
-}
-
-// Only send and the end of an attempt arm the timer of a notification, and its callback makes the
-// attempt. So attempts never overlap, whatever the policy and however slow the receiver.
 type notification struct {
-	status // notifier.mu guards Attempts and LastErr; the rest does not change
-	body   []byte
-	timer  timingwheel.Timer
+	URL  string
+	Text string
 }
 
+// A notifier posts what is added to the queue of a policy, while q.Run is under way.
 type notifier struct {
-	tw   *timingwheel.TimingWheel
-	post func(ctx context.Context, s status, body []byte) error
-	tell func(s status, began time.Time, err error, last bool) // after each attempt, without mu
-
-	ctx        context.Context // of all attempts
-	hangUp     context.CancelFunc
-	inProgress sync.WaitGroup // attempts; Add is called under mu and before stopped is set
-
-	mu      sync.Mutex // not held while post or tell runs
-	stopped bool
-	lastID  int
-	open    map[int]*notification // neither delivered nor given up
+	q      *jobqueue.Client
+	client http.Client
 }
 
-func newNotifier(tw *timingwheel.TimingWheel, post func(context.Context, status, []byte) error,
-	tell func(status, time.Time, error, bool)) *notifier {
-	nt := &notifier{tw: tw, post: post, tell: tell, open: make(map[int]*notification)}
-	nt.ctx, nt.hangUp = context.WithCancel(context.Background())
-	return nt
-}
-
-// send posts body to a URL as p says. It does not wait for the first attempt.
-func (nt *notifier) send(url string, body []byte, p policy) (status, error) {
-	nt.mu.Lock()
-	defer nt.mu.Unlock()
-	if nt.stopped {
-		return status{}, errStopped
+// newNotifier hangs up on a receiver that does not answer in time.
+func newNotifier(q *jobqueue.Client, timeout time.Duration, policies ...policy) *notifier {
+	n := &notifier{q: q, client: http.Client{Transport: &http.Transport{}}}
+	for _, p := range policies {
+		retries := []jobqueue.HandleOption{jobqueue.FinalBackoff(p.gaps...)}
+		if p.forever {
+			retries = []jobqueue.HandleOption{jobqueue.Backoff(p.gaps...), jobqueue.Attempts(0)}
+		}
+		jobqueue.NewTyped[notification](q, p.queue).
+			Handle(n.post, append(retries, jobqueue.Timeout(timeout))...)
 	}
-	nt.lastID++
-	n := &notification{status: status{ID: nt.lastID, URL: url, Policy: p}, body: body}
-	nt.open[n.ID] = n
-	nt.tw.Init(&n.timer, func() { nt.attempt(n) })
-	n.timer.Reset(p.gaps[0])
-	return n.status, nil
+	return n
 }
 
-// attempt is the callback of the timer. The wheel runs it on a goroutine of its own, so a receiver
-// that hangs does not delay other notifications.
-func (nt *notifier) attempt(n *notification) {
-	nt.mu.Lock()
-	if nt.stopped { // after the wheel had handed over this call; stop has listed n
-		nt.mu.Unlock()
-		return
-	}
-	nt.inProgress.Add(1)
-	defer nt.inProgress.Done()
-	n.Attempts++
-	s := n.status
-	nt.mu.Unlock()
+// send returns when the notification is stored. It does not wait for the first attempt.
+func (n *notifier) send(ctx context.Context, p policy, url, text string) (jobqueue.ID, error) {
+	return jobqueue.NewTyped[notification](n.q, p.queue).Add(ctx, notification{url, text})
+}
 
-	began := time.Now()
-	err := nt.post(nt.ctx, s, n.body)
+// post makes one attempt. Any status from 200 to 299 is a success, and 410 ends the attempts. A
+// receiver may get a notification twice, if its answer was lost or late; it can tell by the ID.
+func (n *notifier) post(ctx context.Context, job *jobqueue.Job, what notification) error {
+	body := bytes.NewReader([]byte(what.Text))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, what.URL, body)
 	if err != nil {
-		s.LastErr = err.Error()
+		return jobqueue.Bury(err.Error()) // it will not become better
 	}
-	gap, more := s.Policy.gap(s.Attempts)
-	last := err == nil || !more
-	nt.tell(s, began, err, last)
-
-	nt.mu.Lock()
-	defer nt.mu.Unlock()
-	n.LastErr = s.LastErr
-	if last {
-		delete(nt.open, n.ID)
-	} else if !nt.stopped {
-		n.timer.Reset(gap - time.Since(began)) // at once if that is negative
+	req.Header.Set("Notification-Id", job.ID.String())
+	req.Header.Set("Notification-Attempt", strconv.Itoa(job.Attempts))
+	resp, err := n.client.Do(req)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) && failed.Timeout() {
+		return errors.New("no answer in time")
+	} else if err != nil {
+		return errors.Unwrap(err) // without the URL, which is in the job
 	}
-}
-
-// pending lists what is neither delivered nor given up, oldest first.
-func (nt *notifier) pending() (list []status) {
-	nt.mu.Lock()
-	defer nt.mu.Unlock()
-	for _, n := range nt.open {
-		list = append(list, n.status)
+	defer resp.Body.Close()
+	io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16)) // so that the connection is used again
+	switch {
+	case resp.StatusCode >= 200 && resp.StatusCode <= 299:
+		return nil
+	case resp.StatusCode == http.StatusGone:
+		return jobqueue.Bury(gone)
 	}
-	slices.SortFunc(list, func(a, b status) int { return a.ID - b.ID })
-	return list
-}
-
-// stop makes no further attempt, waits for those in progress, and cancels them when ctx ends. It
-// returns what was not delivered, for the caller to store. It stops its own timers one by one
-// because the wheel may have others.
-func (nt *notifier) stop(ctx context.Context) []status {
-	nt.mu.Lock()
-	nt.stopped = true
-	for _, n := range nt.open {
-		n.timer.Stop()
-	}
-	nt.mu.Unlock()
-	defer nt.hangUp()
-	defer context.AfterFunc(ctx, nt.hangUp)()
-	nt.inProgress.Wait()
-	return nt.pending()
+	return fmt.Errorf("answered %d", resp.StatusCode)
 }

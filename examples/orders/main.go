@@ -1,110 +1,181 @@
-// Orders is a shop. An order takes its goods from the stock at once. If it is not paid, the
-// customer is reminded after 20 minutes; after 30 the order is cancelled and the goods return to
-// the stock. A payment stops both timers. The program plays half an hour in which some customers
-// pay at the very last moment, and checks the outcome of every order and the stock.
+// Orders is a shop that takes orders over HTTP and cancels those that are not paid within 30
+// minutes. The timer of an order is a job in a file. The program is the customers: it starts the
+// shop as another process, kills it twice with kill -9 in the middle of its work, and starts it
+// again on the same files. Then it checks that every order is paid or was cancelled at its minute,
+// and not before.
 //
-//	go run ./examples/orders              half an hour in three seconds
-//	go run ./examples/orders -scale 60    the same in thirty
+//	go run ./examples/orders               an hour in six seconds
+//	go run ./examples/orders -scale 150    the same in half a minute
 //
-// File orders.go is the part to copy.
+// File orders.go is the part to copy; book.go stands for its database.
 package main
 
 import (
+	"context"
+	"errors"
+	"flag"
 	"fmt"
-	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
-	"github.com/go-timingwheel/timingwheel"
 	"github.com/go-timingwheel/timingwheel/examples/internal/story"
+	"github.com/go-timingwheel/timingwheel/jobqueue"
 )
 
 const (
-	payWithin    = 30 * time.Minute
-	remindBefore = 10 * time.Minute
-	latecomers   = 40 // who pay at the last moment, 0.1 ms apart, so that some are in time
+	payWithin = 30 * time.Minute
+	open      = 30 * time.Minute // for so long customers order
+	dark      = 3 * time.Minute  // between a kill and the new start
 )
 
-var goods = map[string]int{"mug": 5, "lamp": 3, "poster": 100}
+// kills are when the shop dies: while orders come in, and while they expire.
+var kills = []time.Duration{20 * time.Minute, 40 * time.Minute}
 
 func main() {
+	customers := flag.Int("customers", 600, "how many order something")
 	story.Program{
 		Name: "orders",
-		About: "Orders is a shop that cancels an order, and returns its goods to the stock, if\n" +
-			"it is unpaid after 30 minutes. It reminds the customer 10 minutes before.",
-		Passed: "every order was either paid or cancelled,\n" +
-			"nothing came early, and the stock adds up",
-		Scale: 600, // a timer is about a millisecond late: less than a second of the story
-		Play:  play,
+		About: "Orders is a shop that takes orders over HTTP, and cancels those that are not\n" +
+			"paid within 30 minutes, although it is killed twice meanwhile.",
+		Passed: "every order was paid or cancelled, none was lost,\n" +
+			"and none was cancelled before its minute",
+		Scale:   600, // a minute in 100 ms
+		Opening: time.Date(2027, time.March, 1, 9, 0, 0, 0, time.UTC),
+		Play: func(r *story.Run) {
+			if *customers < 20 {
+				story.Misuse("-customers must be at least 20")
+			}
+			play(r, *customers)
+		},
+		Child: keepShop,
 	}.Main()
 }
 
-func play(r *story.Run) {
-	tw := timingwheel.New()
-	s := &shop{
-		tw: tw, payWithin: r.Real(payWithin), remindBefore: r.Real(remindBefore),
-		stock: maps.Clone(goods), orders: make(map[int]*order),
-		tell: func(event string, d details) {
-			r.See(time.Now(), "order %d is %s", d.ID, event)
-			tell(r, d, "is "+event)
-		},
+// keepShop is the other process. It gets a folder and the time in which to pay.
+func keepShop(ctx context.Context, args []string) error {
+	within, err := time.ParseDuration(args[1])
+	if err != nil {
+		return err
 	}
-	r.Printf("%d latecomers, who are not listed, order a poster each", latecomers)
-	story.Together(latecomers+3, func(i int) {
-		switch i {
-		case 0:
-			visit(r, s, "ada", "mug", 2, r.Real(5*time.Minute))
-		case 1:
-			visit(r, s, "ben", "lamp", 1, r.Real(25*time.Minute))
-		case 2:
-			visit(r, s, "cleo", "mug", 3, r.Real(32*time.Minute))
-		default:
-			last := s.payWithin + time.Duration(i-latecomers/2)*100*time.Microsecond
-			visit(r, s, fmt.Sprint("latecomer ", i), "poster", 1, last)
-		}
-	})
-	pending := tw.Len()
-	r.Check(pending == 0, "%d timers are pending although no order is unpaid", pending)
-	story.Within(tw.Shutdown)
-	left, inTime := maps.Clone(goods), 0
-	for _, o := range s.orders {
-		if o.State == "paid" {
-			left[o.Item] -= o.Quantity
-			if o.Item == "poster" {
-				inTime++
-			}
-		}
+	jobs, err := jobqueue.Open(filepath.Join(args[0], "jobs"))
+	if err != nil {
+		return err
 	}
-	r.Printf("%d of the %d latecomers were in time", inTime, latecomers)
-	r.Printf("the shop closes, %d timers are pending", pending)
-	r.Check(maps.Equal(s.stock, left), "in stock are %v, want %v", s.stock, left)
+	book, err := openBook(filepath.Join(args[0], "orders.json"))
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: newShop(jobs, book, within).handler()}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println("http://" + ln.Addr().String())
+	served, worked := make(chan error, 1), make(chan error, 1)
+	go func() { served <- server.Serve(ln) }()
+	go func() { worked <- jobs.Run(ctx) }()
+	err = <-worked // when ctx has ended
+	server.Close()
+	<-served
+	return errors.Join(err, jobs.Close(), book.close())
 }
 
-// visit orders something, pays after a while, and says what the shop must have done by then.
-func visit(r *story.Run, s *shop, name, item string, quantity int, pays time.Duration) {
-	placing := time.Now()
-	d, err := s.place(name, item, quantity)
+func play(r *story.Run, customers int) {
+	folder, err := os.MkdirTemp("", "orders")
 	story.Must(err)
-	tell(r, d, fmt.Sprintf("takes %d x %s", quantity, item))
-	time.Sleep(time.Until(placing.Add(pays)))
-	cancelled := 0
-	if d, err = s.pay(d.ID); err == nil {
-		tell(r, d, "is paid")
-	} else {
-		tell(r, d, "is not paid: "+err.Error())
-		cancelled = 1
+	defer os.RemoveAll(folder)
+	door := &door{}
+	start := func() *story.Child {
+		shop := story.Start(folder, r.Real(payWithin).String())
+		door.set(shop.Said())
+		return shop
 	}
-	// On a busy machine a payment may be late. No timer may be early.
-	reminded, reminder := 1, placing.Add(s.payWithin-s.remindBefore)
-	if time.Now().Before(reminder) {
-		reminded = 0
+	shop := start()
+	r.Printf("the shop opens; %d customers will order within half an hour", customers)
+
+	visits := make([]visit, customers)
+	var running sync.WaitGroup
+	for i := range visits {
+		running.Go(func() { visits[i] = customer(r, door, i) })
 	}
-	r.Want(0, reminded, reminder, "order %d is reminded", d.ID)
-	r.Want(cancelled, cancelled, placing.Add(s.payWithin), "order %d is cancelled", d.ID)
+	type night struct{ from, to time.Time }
+	var nights []night
+	for _, at := range kills {
+		r.Until(at)
+		now := states(door.orders())
+		shop.Kill()
+		from := time.Now()
+		door.set("")
+		r.Printf("kill -9: %s", now)
+		r.Until(at + dark)
+		again := time.Now()
+		shop = start()
+		to := time.Now()
+		nights = append(nights, night{from, to})
+		r.Printf("open again, after %v\n%s", to.Sub(again).Round(time.Millisecond),
+			states(door.orders()))
+	}
+	r.Until(open + payWithin)
+	running.Wait()
+	var orders []order
+	story.Must(r.Await(0, func() error {
+		orders = door.orders()
+		if n := count(orders)[unpaid]; n > 0 {
+			return fmt.Errorf("%d orders are still unpaid", n)
+		}
+		return nil
+	}))
+	shop.End()
+	door.client.CloseIdleConnections()
+
+	var late, overdue []time.Duration
+	known := make(map[string]order)
+	for _, o := range orders {
+		known[o.ID] = o
+		if o.State != cancelled {
+			continue
+		}
+		after := o.Settled.Sub(o.Expires)
+		r.Check(after >= 0, "order %s was cancelled %v early", o.ID, -after)
+		i := slices.IndexFunc(nights, func(n night) bool {
+			return o.Expires.Before(n.to) && o.Settled.After(n.from)
+		})
+		if i < 0 {
+			late = append(late, after)
+		} else {
+			overdue = append(overdue, o.Settled.Sub(nights[i].to))
+		}
+	}
+	for _, v := range visits {
+		o, ok := known[v.id]
+		r.Check(ok, "order %s is lost", v.id)
+		r.Check(!ok || v.paid == (o.State == paid), "order %s, paid: %v, is %s", v.id, v.paid,
+			o.State)
+	}
+	r.Printf("%s", states(orders))
+	if extra := len(orders) - customers; extra > 0 {
+		r.Printf("%d of them were taken as the shop died, which gave no answer", extra)
+	}
+	r.Printf("%d cancelled after their minute, by\n%s", len(late), story.Percentiles(late))
+	r.Printf("%d were due while the shop was dead, and cancelled after it opened:\n%s",
+		len(overdue), story.Percentiles(overdue))
 }
 
-// tell prints what happens to an order, unless it is one of the many posters.
-func tell(r *story.Run, d details, what string) {
-	if d.Item != "poster" {
-		r.Printf("order %d of %s %s", d.ID, d.Customer, what)
+func count(orders []order) map[string]int {
+	n := make(map[string]int)
+	for _, o := range orders {
+		n[o.State]++
 	}
+	return n
+}
+
+func states(orders []order) string {
+	n := count(orders)
+	return fmt.Sprintf("%d orders: %d unpaid, %d paid, %d cancelled", len(orders),
+		n[unpaid], n[paid], n[cancelled])
 }

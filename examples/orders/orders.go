@@ -1,111 +1,91 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
-	"fmt"
-	"sync"
+	"net/http"
 	"time"
 
-	"github.com/go-timingwheel/timingwheel"
+	"github.com/go-timingwheel/timingwheel/jobqueue"
 )
 
-// This file is the part to copy: orders that hold stock, and return it if they are not paid in
-// time.
+// This file is the part to copy: orders that are cancelled if they are not paid in time. The timer
+// of an order is a job. It survives a crash, as the order itself does.
 
-var (
-	errNoStock = errors.New("there are not that many in stock")
-	errNoOrder = errors.New("no such order")
-)
+const expiry = "orders/expire" // the queue; the body and the key of a job are the order's ID
 
-// details are the parts of an order that may be copied. The order itself contains Timers and must
-// not be.
-type details struct {
-	ID       int
-	Customer string
-	Item     string
-	Quantity int
-	State    string // unpaid, paid or cancelled
-}
-
-type order struct {
-	details          // shop.mu guards State; the rest does not change
-	reminder, expiry timingwheel.Timer
-}
-
-// A shop reminds a customer of an unpaid order, and then cancels it.
+// A shop takes orders and payments.
 type shop struct {
-	tw                      *timingwheel.TimingWheel
-	payWithin, remindBefore time.Duration
-	tell                    func(event string, d details) // reminded, cancelled; without mu
-
-	mu     sync.Mutex
-	stock  map[string]int
-	orders map[int]*order // of every state; a real shop has a database
+	jobs      *jobqueue.Client
+	book      *book
+	payWithin time.Duration
 }
 
-// place takes the goods from the stock and arms both timers. They live in this process only: a shop
-// that restarts reads its unpaid orders from the database and arms them with the time that is left.
-// If that is negative, Reset fires at once.
-func (s *shop) place(customer, item string, quantity int) (details, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if quantity < 1 || quantity > s.stock[item] {
-		return details{}, errNoStock
+func newShop(jobs *jobqueue.Client, book *book, payWithin time.Duration) *shop {
+	s := &shop{jobs, book, payWithin}
+	jobs.Handle(expiry, s.expire)
+	return s
+}
+
+// place takes an order. The job goes first: if the shop dies before the order is in the book, the
+// job finds no order and does nothing. The other way round, an order might never expire.
+func (s *shop) place(ctx context.Context, item string) (order, error) {
+	expires := time.Now().Add(s.payWithin)
+	o := order{ID: rand.Text()[:12], Item: item, State: unpaid, Expires: expires}
+	_, err := s.jobs.Add(ctx, expiry, []byte(o.ID), jobqueue.At(o.Expires), jobqueue.Key(o.ID))
+	if err != nil {
+		return order{}, err
 	}
-	s.stock[item] -= quantity
-	o := &order{details: details{len(s.orders) + 1, customer, item, quantity, "unpaid"}}
-	s.orders[o.ID] = o
-	s.tw.Init(&o.reminder, func() { s.remind(o) })
-	s.tw.Init(&o.expiry, func() { s.expire(o) })
-	o.reminder.Reset(s.payWithin - s.remindBefore)
-	o.expiry.Reset(s.payWithin)
-	return o.details, nil
+	return o, s.book.add(o)
 }
 
-// pay stops both timers. At the last moment it may race with expire:
-//
-//	driver    hands expire over to a goroutine
-//	pay       takes the lock, finds the order unpaid, marks it as paid
-//	pay       calls expiry.Stop, which returns false because expire is on its way
-//	expire    takes the lock, finds the order paid, leaves it alone
-//
-// The first to take the lock wins. The results of Stop do not matter; the calls only spare the
-// wheel two timers that are no longer needed.
-func (s *shop) pay(id int) (details, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.orders[id]
+// pay may meet expire at the last moment. The first of them in the book wins, so it does not matter
+// here whether the job could be cancelled: that only spares the queue a job that does nothing.
+func (s *shop) pay(ctx context.Context, id string) (order, error) {
+	o, err := s.book.settle(id, paid, time.Now())
+	if err == nil {
+		s.jobs.Cancel(ctx, expiry, jobqueue.ByKey(id))
+	}
+	return o, err
+}
+
+// expire is called when the time of an order is over, and once more if the shop died before the end
+// of the first call was stored. Another error, such as a full disk, has it tried again later.
+func (s *shop) expire(_ context.Context, job *jobqueue.Job) error {
+	_, err := s.book.settle(string(job.Body), cancelled, time.Now())
+	if errors.Is(err, errSettled) || errors.Is(err, errNoOrder) {
+		return nil
+	}
+	return err
+}
+
+func (s *shop) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) {
+		o, err := s.place(r.Context(), r.FormValue("item"))
+		answer(w, o, err)
+	})
+	mux.HandleFunc("POST /orders/{id}/payment", func(w http.ResponseWriter, r *http.Request) {
+		o, err := s.pay(r.Context(), r.PathValue("id"))
+		answer(w, o, err)
+	})
+	mux.HandleFunc("GET /orders", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, s.book.all(), nil)
+	})
+	return mux
+}
+
+func answer(w http.ResponseWriter, v any, err error) {
 	switch {
-	case o == nil:
-		return details{}, errNoOrder
-	case o.State != "unpaid":
-		return o.details, fmt.Errorf("the order is already %s", o.State)
+	case errors.Is(err, errNoOrder):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.Is(err, errSettled):
+		http.Error(w, err.Error(), http.StatusConflict)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default:
+		json.NewEncoder(w).Encode(v)
 	}
-	o.State = "paid"
-	o.reminder.Stop()
-	o.expiry.Stop()
-	return o.details, nil
-}
-
-// remind sends its mail without the lock, so the mail may cross with a payment.
-func (s *shop) remind(o *order) {
-	s.mu.Lock()
-	d := o.details
-	s.mu.Unlock()
-	if d.State == "unpaid" {
-		s.tell("reminded", d)
-	}
-}
-
-func (s *shop) expire(o *order) {
-	s.mu.Lock()
-	if o.State != "unpaid" {
-		s.mu.Unlock()
-		return
-	}
-	o.State = "cancelled"
-	s.stock[o.Item] += o.Quantity
-	d := o.details
-	s.mu.Unlock()
-	s.tell("cancelled", d)
 }

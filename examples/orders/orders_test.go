@@ -1,7 +1,12 @@
 package main
 
 import (
-	"strings"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,130 +15,156 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/go-timingwheel/timingwheel"
-	"github.com/go-timingwheel/timingwheel/examples/internal/story"
+	"github.com/go-timingwheel/timingwheel/jobqueue"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newShop(tw *timingwheel.TimingWheel, mugs int, tell func(string, details)) *shop {
-	return &shop{tw: tw, payWithin: payWithin, remindBefore: remindBefore, tell: tell,
-		stock: map[string]int{"mug": mugs}, orders: make(map[int]*order)}
+// run runs a test in a bubble, with a shop whose jobs are in memory.
+func run(t *testing.T, test func(t *testing.T, s *shop)) {
+	synctest.Test(t, func(t *testing.T) {
+		book, err := openBook(filepath.Join(t.TempDir(), "book"))
+		require.NoError(t, err)
+		s := newShop(jobqueue.NewMemory(), book, payWithin)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.jobs.Run(ctx) }()
+		test(t, s)
+		cancel()
+		require.NoError(t, <-ended)
+		require.NoError(t, s.jobs.Close())
+		require.NoError(t, book.close())
+	})
 }
 
-// TestShop pays an order at some moments of the fake clock, in real durations.
+// TestShop pays an order at some moments of the fake clock.
 func TestShop(t *testing.T) {
-	const reminded, cancelled = "20m0s reminded", "30m0s cancelled"
 	for name, tc := range map[string]struct {
-		pays  time.Duration
-		want  []string
-		stock int
+		pays time.Duration
+		want string
 	}{
-		"at once":                  {0, nil, 3},
-		"just before the reminder": {20*time.Minute - 1, nil, 3},
-		"between":                  {25 * time.Minute, []string{reminded}, 3},
-		"just before the expiry":   {30*time.Minute - 1, []string{reminded}, 3},
-		"just after the expiry":    {30*time.Minute + 1, []string{reminded, cancelled}, 5},
-		"a day later":              {24 * time.Hour, []string{reminded, cancelled}, 5},
+		"at once":                {0, paid},
+		"just before the expiry": {payWithin - 1, paid},
+		"just after the expiry":  {payWithin + 1, cancelled},
+		"a day later":            {24 * time.Hour, cancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var events story.Notes
-				tw := timingwheel.New()
-				s := newShop(tw, 5, func(event string, d details) {
-					require.Equal(t, 1, d.ID)
-					events.Add("%s", event)
-				})
-				d, err := s.place("ada", "mug", 2)
+			run(t, func(t *testing.T, s *shop) {
+				began := time.Now()
+				o, err := s.place(t.Context(), "mug")
 				require.NoError(t, err)
-				require.Equal(t, details{1, "ada", "mug", 2, "unpaid"}, d)
-				for _, quantity := range []int{4, 0} {
-					_, err = s.place("ben", "mug", quantity)
-					require.ErrorIs(t, err, errNoStock)
-				}
+				require.Equal(t, order{o.ID, "mug", unpaid, began.Add(payWithin), time.Time{}}, o)
 				time.Sleep(tc.pays)
 				synctest.Wait()
-				d, err = s.pay(1)
-				require.Equal(t, tc.stock == 3, err == nil)
-				require.Zero(t, tw.Len(), "both timers are stopped or have fired")
-				_, err = s.pay(1)
-				require.ErrorContains(t, err, "already "+d.State)
-				_, err = s.pay(2)
+				_, err = s.pay(t.Context(), o.ID)
+				require.Equal(t, tc.want == cancelled, errors.Is(err, errSettled))
+				_, err = s.pay(t.Context(), o.ID)
+				require.Equal(t, tc.want == cancelled, errors.Is(err, errSettled), "again")
+				_, err = s.pay(t.Context(), "other")
 				require.ErrorIs(t, err, errNoOrder)
 				time.Sleep(48 * time.Hour)
-				require.Equal(t, tc.want, events.Lines())
-				require.Equal(t, tc.stock, s.stock["mug"])
+				after := min(tc.pays, payWithin)
+				require.Equal(t, []order{{o.ID, "mug", tc.want, o.Expires, began.Add(after)}},
+					s.book.all())
+				stats, err := s.jobs.Stats(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, tc.want == cancelled, stats.Queues[0].Delivered == 1)
+				require.Zero(t, stats.Queues[0].Delayed)
 			})
 		})
 	}
 }
 
-// TestLastMoment runs a payment and the two callbacks in each order. The callbacks were handed
-// over and have not begun, as also happens when the machine was suspended.
-func TestLastMoment(t *testing.T) {
-	for order, want := range map[string]struct{ events, state string }{
-		"pay remind expire": {"", "paid"},
-		"remind pay expire": {"reminded", "paid"},
-		"remind expire pay": {"reminded cancelled", "cancelled"},
-		"expire remind pay": {"cancelled", "cancelled"},
-	} {
-		t.Run(order, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var events []string
-				handedOver := make(chan func(), 2)
-				tw := timingwheel.New(timingwheel.WithExecutor(func(f func()) { handedOver <- f }))
-				note := func(event string, _ details) { events = append(events, event) }
-				s := newShop(tw, 5, note)
-				s.place("ada", "mug", 2)
-				steps := map[string]func(){"pay": func() { s.pay(1) }}
-				steps["remind"], steps["expire"] = <-handedOver, <-handedOver
-				for step := range strings.FieldsSeq(order) {
-					steps[step]()
-				}
-				require.Equal(t, want.events, strings.Join(events, " "))
-				require.Equal(t, want.state, s.orders[1].State)
-				require.Equal(t, want.state == "paid", s.stock["mug"] == 3)
-				require.Zero(t, tw.Len())
-			})
-		})
-	}
-}
-
-// TestHammer has two customers pay each of many orders at the very instant of its expiry.
+// TestHammer has two customers pay each of many orders at the very instant of its expiry. Each
+// order has one end, and both customers and the book agree on it.
 func TestHammer(t *testing.T) {
-	const n = 1000
-	synctest.Test(t, func(t *testing.T) {
+	const n = 200
+	run(t, func(t *testing.T, s *shop) {
 		var mu sync.Mutex
-		settled, paid := make(map[int]int), 0
-		settle := func(id, payments int) {
-			mu.Lock()
-			defer mu.Unlock()
-			settled[id]++
-			paid += payments
-		}
-		tw := timingwheel.New()
-		s := newShop(tw, n, func(event string, d details) {
-			if event == "cancelled" {
-				settle(d.ID, 0)
+		told := make(map[string][]bool)
+		var customers sync.WaitGroup
+		for range n {
+			o, err := s.place(t.Context(), "mug")
+			require.NoError(t, err)
+			for range 2 {
+				customers.Go(func() {
+					time.Sleep(time.Until(o.Expires))
+					_, err := s.pay(t.Context(), o.ID)
+					mu.Lock()
+					defer mu.Unlock()
+					told[o.ID] = append(told[o.ID], err == nil)
+				})
 			}
-		})
-		for i := range 2 * n {
-			if i < n {
-				s.place("ada", "mug", 1)
-			}
-			go func() {
-				time.Sleep(payWithin)
-				if d, err := s.pay(i%n + 1); err == nil {
-					settle(d.ID, 1)
-				}
-			}()
 		}
-		time.Sleep(2 * payWithin)
-		synctest.Wait()
-		require.NoError(t, tw.Shutdown(t.Context()))
-		for id := 1; id <= n; id++ {
-			require.Equal(t, 1, settled[id], "order %d", id)
+		customers.Wait()
+		time.Sleep(time.Hour)
+		all := s.book.all()
+		require.Len(t, all, n)
+		for _, o := range all {
+			require.False(t, o.Settled.Before(o.Expires))
+			was := o.State == paid
+			require.Equal(t, []bool{was, was}, told[o.ID], o.State)
 		}
-		require.Equal(t, n-paid, s.stock["mug"])
+	})
+}
+
+// TestOrphan: the shop died between the job and the order.
+func TestOrphan(t *testing.T) {
+	run(t, func(t *testing.T, s *shop) {
+		_, err := s.jobs.Add(t.Context(), expiry, []byte("no such order"))
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		stats, err := s.jobs.Stats(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, stats.Queues[0].Acked)
+		require.Empty(t, s.book.all())
+	})
+}
+
+// TestBook opens a book whose last line a crash has cut at any byte.
+func TestBook(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "book")
+	b, err := openBook(path)
+	require.NoError(t, err)
+	expires := time.Now().Round(0).UTC()
+	require.NoError(t, b.add(order{ID: "a", Item: "mug", State: unpaid, Expires: expires}))
+	require.NoError(t, b.add(order{ID: "b", Item: "mug", State: unpaid, Expires: expires}))
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = b.settle("a", paid, expires)
+	require.NoError(t, err)
+	require.NoError(t, b.close())
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for cut := len(before); cut <= len(whole); cut++ {
+		require.NoError(t, os.WriteFile(path, whole[:cut], 0o600))
+		b, err := openBook(path)
+		require.NoError(t, err)
+		_, err = b.settle("a", cancelled, expires)
+		require.Equal(t, cut >= len(whole)-1, errors.Is(err, errSettled), "%d", cut)
+		require.NoError(t, b.add(order{ID: "c", State: unpaid}))
+		require.NoError(t, b.close())
+		again, err := openBook(path)
+		require.NoError(t, err)
+		require.Equal(t, b.orders, again.orders)
+		require.Len(t, again.orders, 3)
+		require.NoError(t, again.close())
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	run(t, func(t *testing.T, s *shop) {
+		ask := func(method, path string) *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			s.handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, nil))
+			return w
+		}
+		require.Equal(t, http.StatusOK, ask("POST", "/orders?item=mug").Code)
+		o := s.book.all()[0]
+		require.Equal(t, "mug", o.Item)
+		require.Equal(t, http.StatusNotFound, ask("POST", "/orders/x/payment").Code)
+		require.Contains(t, ask("GET", "/orders").Body.String(), o.ID)
+		time.Sleep(payWithin + time.Second)
+		require.Equal(t, http.StatusConflict, ask("POST", "/orders/"+o.ID+"/payment").Code)
 	})
 }

@@ -5,6 +5,7 @@ package story
 
 import (
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -26,6 +27,9 @@ type Program struct {
 	Layout  string    // of the time on each line, as in time.Format; the default is time.TimeOnly
 
 	Play func(*Run) // everything that it starts has ended when it returns
+
+	// Child is what a process does that Start has started, until ctx ends.
+	Child func(ctx context.Context, args []string) error
 }
 
 // Main is the main function of a program. The exit status is 1 if the story fails, and 2 if the
@@ -42,14 +46,18 @@ func (p Program) Main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	log.SetFlags(0)
+	log.SetPrefix(p.Name + ": ")
+	if os.Getenv(childMark) != "" {
+		child(p.Child)
+		return
+	}
 	if flag.NArg() > 0 {
 		Misuse("unexpected argument: %s", flag.Arg(0))
 	}
 	if !(scale >= 0.1 && scale <= fastest) { // NaN fails both comparisons
 		Misuse("-scale must be between 0.1 and %v", fastest)
 	}
-	log.SetFlags(0)
-	log.SetPrefix(p.Name + ": ")
 	r := NewRun(p.Opening, scale)
 	r.Out, r.layout = os.Stdout, cmp.Or(p.Layout, time.TimeOnly)
 	Must(r.play(p))
@@ -88,10 +96,12 @@ func (r *Run) play(p Program) error {
 	return err
 }
 
-// A platform file replaces these two if the platform tells: the user and system time that this
-// process has used, and how many files it may have open, at most maxFiles.
+// A platform file replaces these if the platform tells: the user and system time that this process
+// has used, how much memory it holds apart from files, and how many files it may have open, at most
+// maxFiles.
 var (
 	CPUTime   = func() string { return "unknown" }
+	Memory    = func() string { return "unknown" }
 	FileLimit = func() int { return maxFiles }
 )
 

@@ -9,10 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	opening   = time.Date(2027, time.March, 1, 6, 0, 0, 0, time.UTC)
