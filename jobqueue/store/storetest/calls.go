@@ -355,8 +355,8 @@ func closedStore(s *suite) {
 	}
 }
 
-// closeMeanwhile closes the store while callers add. Each is told that its job was added or that the
-// store is closed, and that is true.
+// closeMeanwhile closes the store while callers add. Each is told that its job was added or that
+// the store is closed, and that is true.
 func closeMeanwhile(s *suite) {
 	const callers = 8
 	var added [callers]int

@@ -16,11 +16,11 @@ import (
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
-// Concurrent has callers work on a few keys at the same moment, and checks that there is an order of
-// their calls, each between its beginning and its end, in which every answer is right.
+// Concurrent has callers work on a few keys at the same moment, and checks that there is an order
+// of their calls, each between its beginning and its end, in which every answer is right.
 //
-// Each key has a queue of its own, so that a Claim is about one key too, and the history of a key can
-// be checked apart. The clock stands still. Leases either last or have ended at once.
+// Each key has a queue of its own, so that a Claim is about one key too, and the history of a key
+// can be checked apart. The clock stands still. Leases either last or have ended at once.
 func Concurrent(t *testing.T, config Config) {
 	rounds := 30
 	if testing.Short() {
@@ -152,7 +152,8 @@ func (c call) do(t *testing.T, s store.Store) (a answer, err error) {
 	var op store.Op
 	switch c.what {
 	case "add":
-		op = &store.Add{Job: store.Job{Queue: c.queue, Key: key, Body: []byte(c.body)}, On: c.on, When: when}
+		j := store.Job{Queue: c.queue, Key: key, Body: []byte(c.body)}
+		op = &store.Add{Job: j, On: c.on, When: when}
 	case "cancel":
 		op = &store.Cancel{Queue: c.queue, Ref: byKey(key)}
 	case "reschedule":
@@ -236,8 +237,10 @@ var keyModel = porcupine.Model{
 		ok, next := state.(keyState).step(input.(call), output.(answer))
 		return ok, next
 	},
-	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
-	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
+	DescribeOperation: func(input, output any) string {
+		return fmt.Sprintf("%+v -> %+v", input, output)
+	},
+	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
 // step says whether an answer is right, and what is then.
@@ -252,7 +255,8 @@ func (k keyState) step(c call, a answer) (bool, keyState) {
 		if k.id != 0 && c.on == store.Fail {
 			return refused(store.ErrKeyExists)
 		}
-		return a.err == "" && !a.kept && a.id != 0 && a.id != k.id, keyState{id: a.id, body: c.body, later: c.later}
+		fresh := a.err == "" && !a.kept && a.id != 0 && a.id != k.id
+		return fresh, keyState{id: a.id, body: c.body, later: c.later}
 	case "get":
 		if k.id == 0 {
 			return refused(store.ErrNotFound)

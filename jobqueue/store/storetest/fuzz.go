@@ -15,9 +15,9 @@ import (
 	"github.com/go-timingwheel/timingwheel/jobqueue/store/memory"
 )
 
-// Fuzz carries out random groups of operations on the store and on one in memory. After each group it
-// compares what they answer and all that they hold, and checks that the watcher would come in time.
-// A store that is Durable is closed and opened now and then.
+// Fuzz carries out random groups of operations on the store and on one in memory. After each group
+// it compares what they answer and all that they hold, and checks that the watcher would come in
+// time. A store that is Durable is closed and opened now and then.
 func Fuzz(f *testing.F, config Config) {
 	for seed := range uint64(20) {
 		f.Add(randomBytes(seed, 1000))
@@ -43,8 +43,8 @@ func randomBytes(seed uint64, n int) []byte {
 	return b
 }
 
-// A comparison has two stores and one clock. The data decide what is done: each choice takes a byte.
-// Times are whole milliseconds, as stores need not keep more.
+// A comparison has two stores and one clock. The data decide what is done: each choice takes a
+// byte. Times are whole milliseconds, as stores need not keep more.
 type comparison struct {
 	t      *testing.T
 	config Config
@@ -161,7 +161,10 @@ func (c *comparison) key() string   { return fuzzKeys[c.n(len(fuzzKeys))] }
 func (c *comparison) body() []byte  { return randomBytes(uint64(len(c.data)), c.n(20)) }
 
 func (c *comparison) when() store.When {
-	d := []time.Duration{-time.Hour, -5 * time.Millisecond, 0, 1, time.Millisecond, 1500 * time.Microsecond, 7 * time.Millisecond, 30 * time.Millisecond, time.Second, 200 * 365 * 24 * time.Hour}[c.n(10)]
+	d := []time.Duration{
+		-time.Hour, -5 * time.Millisecond, 0, 1, time.Millisecond, 1500 * time.Microsecond,
+		7 * time.Millisecond, 30 * time.Millisecond, time.Second, 200 * 365 * 24 * time.Hour,
+	}[c.n(10)]
 	if c.n(2) == 0 {
 		return in(d)
 	}
@@ -196,7 +199,8 @@ func (c *comparison) ref(queue string, states ...store.State) (x, y store.Ref) {
 // lease names a lease that there was once, for the model and for the store.
 func (c *comparison) lease() (x, y store.Job) {
 	if len(c.held) == 0 {
-		return store.Job{Queue: "a", ID: 77, Token: 7777}, store.Job{Queue: "a", ID: 77, Token: 7777}
+		x = store.Job{Queue: "a", ID: 77, Token: 7777}
+		return x, x
 	}
 	x = c.held[max(0, len(c.held)-1-c.n(6))]
 	if c.once(30) {
@@ -211,7 +215,8 @@ func (c *comparison) lease() (x, y store.Job) {
 func (c *comparison) op() (store.Op, store.Op) {
 	switch n := c.n(100); {
 	case n < 30:
-		j := store.Job{Queue: c.queue(), Key: c.key(), Body: c.body(), Priority: []uint8{0, 1, 128, 255}[c.n(4)], MaxAttempts: c.n(4)}
+		j := store.Job{Queue: c.queue(), Key: c.key(), Body: c.body(), MaxAttempts: c.n(4)}
+		j.Priority = []uint8{0, 1, 128, 255}[c.n(4)]
 		j.Retain = []time.Duration{0, 0, time.Millisecond, 50 * time.Millisecond}[c.n(4)]
 		if c.once(5) {
 			j.Repeat = []byte("again")
@@ -237,7 +242,8 @@ func (c *comparison) op() (store.Op, store.Op) {
 	case n < 69:
 		x, y := c.lease()
 		d := []time.Duration{0, time.Millisecond, 20 * time.Millisecond, time.Hour}[c.n(4)]
-		return &store.Extend{Queue: x.Queue, ID: x.ID, Token: x.Token, Lease: d}, &store.Extend{Queue: y.Queue, ID: y.ID, Token: y.Token, Lease: d}
+		return &store.Extend{Queue: x.Queue, ID: x.ID, Token: x.Token, Lease: d},
+			&store.Extend{Queue: y.Queue, ID: y.ID, Token: y.Token, Lease: d}
 	case n < 77:
 		q := c.queue()
 		x, y := c.ref(q, store.Delayed, store.Ready, store.Leased, store.Dead)
@@ -245,17 +251,21 @@ func (c *comparison) op() (store.Op, store.Op) {
 	case n < 85:
 		q, w := c.queue(), c.when()
 		x, y := c.ref(q, store.Delayed, store.Ready, store.Leased)
-		return &store.Reschedule{Queue: q, Ref: x, When: w}, &store.Reschedule{Queue: q, Ref: y, When: w}
+		return &store.Reschedule{Queue: q, Ref: x, When: w},
+			&store.Reschedule{Queue: q, Ref: y, When: w}
 	case n < 89:
 		q, body := c.queue(), c.body()
 		x, y := c.ref(q, store.Delayed, store.Ready, store.Leased)
-		return &store.Update{Queue: q, Ref: x, Body: body}, &store.Update{Queue: q, Ref: y, Body: body}
+		return &store.Update{Queue: q, Ref: x, Body: body},
+			&store.Update{Queue: q, Ref: y, Body: body}
 	case n < 94:
 		q := c.queue()
 		x, y := c.ref(q, store.Dead)
 		return &store.Requeue{Queue: q, Ref: x}, &store.Requeue{Queue: q, Ref: y}
 	case n < 97:
-		limits := store.Limits{Jobs: []int{0, 0, 1, 5, 12}[c.n(5)], Bytes: []int64{0, 0, 10, 80}[c.n(4)], DropOldest: c.n(2) == 0}
+		limits := store.Limits{DropOldest: c.n(2) == 0}
+		limits.Jobs = []int{0, 0, 1, 5, 12}[c.n(5)]
+		limits.Bytes = []int64{0, 0, 10, 80}[c.n(4)]
 		return pair2(limit(append(fuzzQueues, "ns/")[c.n(4)], limits))
 	}
 	return pair2(paused(c.queue(), c.once(3)))
@@ -270,7 +280,8 @@ func (c *comparison) many() (store.Op, store.Op) {
 		state = store.Dead
 	}
 	jobs := c.inModel(q, state)
-	if (state == store.Dead || state == store.Done) && len(jobs) > most && jobs[most].Finished.Equal(jobs[most-1].Finished) {
+	finished := state == store.Dead || state == store.Done
+	if finished && len(jobs) > most && jobs[most].Finished.Equal(jobs[most-1].Finished) {
 		most = 1000
 	}
 	if !requeue {
@@ -296,7 +307,10 @@ func pair[T any, P interface {
 
 func pair2(op *store.Configure) (store.Op, store.Op) { return pair(*op) }
 
-var refusals = []error{store.ErrNotFound, store.ErrKeyExists, store.ErrLeaseLost, store.ErrLeased, store.ErrFull, store.ErrTooLarge}
+var refusals = []error{
+	store.ErrNotFound, store.ErrKeyExists, store.ErrLeaseLost, store.ErrLeased, store.ErrFull,
+	store.ErrTooLarge,
+}
 
 // class returns which of the reasons an error is.
 func class(err error) string {
@@ -362,8 +376,10 @@ func (c *comparison) sameJob(x, y store.Job) {
 // fuzzed returns what two stores must agree on, as a text that is easily compared.
 func fuzzed(j store.Job) string {
 	ms := func(t time.Time) string { return t.UTC().Format("15:04:05.000 2006-01-02") }
-	return fmt.Sprintf("%s %q state %d, body %x, due %s, priority %d, attempts %d of %d, added %s, retain %v, repeat %q, error %q, lease ends %s, finished %s",
-		j.Queue, j.Key, j.State, j.Body, ms(j.Due), j.Priority, j.Attempts, j.MaxAttempts, ms(j.Added), j.Retain, j.Repeat, j.LastError, ms(j.LeaseEnd), ms(j.Finished))
+	return fmt.Sprintf("%s %q state %d, body %x, due %s, priority %d, attempts %d of %d, ",
+		j.Queue, j.Key, j.State, j.Body, ms(j.Due), j.Priority, j.Attempts, j.MaxAttempts) +
+		fmt.Sprintf("added %s, retain %v, repeat %q, error %q, lease ends %s, finished %s",
+			ms(j.Added), j.Retain, j.Repeat, j.LastError, ms(j.LeaseEnd), ms(j.Finished))
 }
 
 func (c *comparison) sameContent() {
@@ -375,7 +391,8 @@ func (c *comparison) sameContent() {
 	require.Equal(c.t, x, y)
 	for _, info := range y {
 		if info.Next >= 0 {
-			require.True(c.t, c.told.knows(info.Name, info.Next), "the watcher was not told that %s has something in %v", info.Name, info.Next)
+			require.True(c.t, c.told.knows(info.Name, info.Next),
+				"the watcher was not told that %s has something in %v", info.Name, info.Next)
 		}
 	}
 	for _, name := range fuzzQueues {
@@ -405,7 +422,8 @@ func (c *comparison) sameList(name string, state store.State) {
 	require.Len(c.t, y, len(x), "jobs of %s in state %d: %+v", name, state, x)
 	if state == store.Dead || state == store.Done {
 		for i := 1; i < len(y); i++ {
-			require.False(c.t, y[i].Finished.Before(y[i-1].Finished), "%s is not listed by when its jobs finished", name)
+			require.False(c.t, y[i].Finished.Before(y[i-1].Finished),
+				"%s is not listed by when its jobs finished", name)
 		}
 		// Those that finished in the same millisecond have no order. A dead copy has an ID that the
 		// model does not know yet; its text tells it apart, or is that of another that will do.

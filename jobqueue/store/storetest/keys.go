@@ -67,7 +67,8 @@ func replaceLeased(s *suite) {
 	first := s.claimOne()
 	id := s.addOn(keyed("second", "key"), in(0), store.Replace)
 	s.refused(store.ErrLeaseLost, ack(first))
-	s.refused(store.ErrLeaseLost, &store.Extend{Queue: q, ID: first.ID, Token: first.Token, Lease: lease})
+	extend := &store.Extend{Queue: q, ID: first.ID, Token: first.Token, Lease: lease}
+	s.refused(store.ErrLeaseLost, extend)
 	second := s.claimOne()
 	require.Equal(s, id, second.ID)
 	require.Equal(s, 1, second.Attempts)
@@ -142,7 +143,10 @@ func replacedAck(s *suite) {
 }
 
 func keyBytes(s *suite) {
-	keys := []string{"a", "ab", "a\x00", "a\x00b", "\x00", "\xff", "\xff\xff", "A", "a ", "ä", strings.Repeat("k", 1024)}
+	keys := []string{
+		"a", "ab", "a\x00", "a\x00b", "\x00", "\xff", "\xff\xff", "A", "a ", "ä",
+		strings.Repeat("k", 1024),
+	}
 	ids := map[string]store.ID{}
 	for _, key := range keys {
 		ids[key] = s.addOn(keyed(key, key), in(time.Hour), store.Fail)

@@ -73,7 +73,7 @@ func staleToken(s *suite) {
 	s.clock.Advance(lease)
 	second := s.claimOne()
 	require.NotEqual(s, slow.Token, second.Token)
-	for _, verdict := range []store.Verdict{store.Ack, store.Retry, store.Snooze, store.Bury, store.Again} {
+	for verdict := store.Ack; verdict <= store.Again; verdict++ {
 		s.refused(store.ErrLeaseLost, finish(slow, verdict, in(time.Hour)))
 	}
 	s.refused(store.ErrLeaseLost, &store.Extend{Queue: q, ID: id, Token: slow.Token, Lease: time.Hour})

@@ -214,7 +214,12 @@ func purged(s *suite) {
 		}
 		jobs := s.claim(4)
 		s.clock.Advance(time.Millisecond)
-		s.do(ack(jobs[0]), bury(jobs[1], "why"), finish(jobs[2], store.Retry, in(time.Hour)), finish(jobs[3], store.Retry, in(0)))
+		s.do(
+			ack(jobs[0]),
+			bury(jobs[1], "why"),
+			finish(jobs[2], store.Retry, in(time.Hour)),
+			finish(jobs[3], store.Retry, in(0)),
+		)
 		s.add(newJob("leased"), at(s.clock.Now().Add(-time.Hour)))
 		require.Equal(s, "leased", string(s.claimOne().Body))
 	}
@@ -250,7 +255,9 @@ func purged(s *suite) {
 // reopened has a job in every state, with every field set.
 func reopened(s *suite) {
 	full := func(body string) store.Job {
-		return store.Job{Queue: q, Key: "key of " + body, Body: []byte(body), Priority: 7, MaxAttempts: 9, Retain: time.Hour, Repeat: []byte{0, 1}}
+		j := keyed(body, "key of "+body)
+		j.Priority, j.MaxAttempts, j.Retain, j.Repeat = 7, 9, time.Hour, []byte{0, 1}
+		return j
 	}
 	plain := store.Job{Queue: q, Body: nil, Priority: 0}
 	for _, body := range []string{"done", "dead", "leased"} {
@@ -261,7 +268,11 @@ func reopened(s *suite) {
 	s.add(full("ready"), in(0))
 	s.add(full("delayed"), at(s.clock.Now().Add(time.Hour)))
 	s.add(plain, in(2*time.Hour))
-	s.do(limit("orders/", store.Limits{Jobs: 100, Bytes: 1000, DropOldest: true}), limit("quiet", store.Limits{Jobs: 3}), paused("quiet", true))
+	s.do(
+		limit("orders/", store.Limits{Jobs: 100, Bytes: 1000, DropOldest: true}),
+		limit("quiet", store.Limits{Jobs: 3}),
+		paused("quiet", true),
+	)
 	s.clock.Advance(time.Second)
 
 	snapshot := func() (jobs []store.Job, infos []store.QueueInfo) {

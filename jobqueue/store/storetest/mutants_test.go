@@ -17,8 +17,8 @@ import (
 	"github.com/go-timingwheel/timingwheel/jobqueue/store/memory"
 )
 
-// A mutant is a store with a fault. Every test of Run that a store in memory can pass must fail for one
-// of them, and every mutant must fail a test.
+// A mutant is a store with a fault. Every test of Run that a store in memory can pass must fail for
+// one of them, and every mutant must fail a test.
 type mutant struct {
 	store.Store
 	clock  *Clock
@@ -177,7 +177,9 @@ var mutants = map[string]func() *mutant{
 			}
 		})
 	},
-	"no priorities": func() *mutant { return before(func(_ *mutant, op *store.Add) { op.Job.Priority = 128 }) },
+	"no priorities": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.Job.Priority = 128 })
+	},
 	"the first one blocks": func() *mutant {
 		return before(func(m *mutant, op *store.Claim) {
 			first := append(m.in(op.Queue, store.Delayed), m.in(op.Queue, store.Ready)...)
@@ -187,7 +189,9 @@ var mutants = map[string]func() *mutant{
 			}
 		})
 	},
-	"claims come in reverse": func() *mutant { return after(func(_ *mutant, op *store.Claim) { slices.Reverse(op.Jobs) }) },
+	"claims come in reverse": func() *mutant {
+		return after(func(_ *mutant, op *store.Claim) { slices.Reverse(op.Jobs) })
+	},
 	"a move is a new job": func() *mutant {
 		return instead(func(m *mutant, op store.Op) (bool, error) {
 			move, ok := op.(*store.Reschedule)
@@ -235,10 +239,16 @@ var mutants = map[string]func() *mutant{
 			}
 		})
 	},
-	"leases are long": func() *mutant { return before(func(_ *mutant, op *store.Claim) { op.Lease *= 10 }) },
-	"leases end late": func() *mutant { return before(func(_ *mutant, op *store.Claim) { op.Lease++ }) },
+	"leases are long": func() *mutant {
+		return before(func(_ *mutant, op *store.Claim) { op.Lease *= 10 })
+	},
+	"leases end late": func() *mutant {
+		return before(func(_ *mutant, op *store.Claim) { op.Lease++ })
+	},
 	"any token will do": func() *mutant {
-		return before(func(m *mutant, op *store.Finish) { op.Token = m.find(op.Queue, byID(op.ID)).Token })
+		return before(
+			func(m *mutant, op *store.Finish) { op.Token = m.find(op.Queue, byID(op.ID)).Token },
+		)
 	},
 	"a lease ends by itself": func() *mutant {
 		return instead(func(m *mutant, op store.Op) (bool, error) {
@@ -251,7 +261,9 @@ var mutants = map[string]func() *mutant{
 		})
 	},
 	"Extend does nothing": func() *mutant {
-		return instead(func(_ *mutant, op store.Op) (bool, error) { _, ok := op.(*store.Extend); return ok, nil })
+		return instead(
+			func(_ *mutant, op store.Op) (bool, error) { _, ok := op.(*store.Extend); return ok, nil },
+		)
 	},
 	"no limit of attempts": func() *mutant {
 		return &mutant{before: func(_ *mutant, op store.Op) {
@@ -270,8 +282,12 @@ var mutants = map[string]func() *mutant{
 			}
 		})
 	},
-	"recurring jobs die": func() *mutant { return before(func(_ *mutant, op *store.Add) { op.Job.Repeat = nil }) },
-	"Retry forgets why":  func() *mutant { return verdict(store.Retry, func(_ *mutant, op *store.Finish) { op.Error = "" }) },
+	"recurring jobs die": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.Job.Repeat = nil })
+	},
+	"Retry forgets why": func() *mutant {
+		return verdict(store.Retry, func(_ *mutant, op *store.Finish) { op.Error = "" })
+	},
 	"Snooze counts": func() *mutant {
 		return verdict(store.Snooze, func(_ *mutant, op *store.Finish) { op.Verdict = store.Retry })
 	},
@@ -279,15 +295,26 @@ var mutants = map[string]func() *mutant{
 		return verdict(store.Bury, func(_ *mutant, op *store.Finish) { op.Verdict = store.Ack })
 	},
 	"Ack is a Retry": func() *mutant {
-		return verdict(store.Ack, func(_ *mutant, op *store.Finish) { op.Verdict, op.When = store.Retry, in(time.Minute) })
+		return verdict(
+			store.Ack,
+			func(_ *mutant, op *store.Finish) { op.Verdict, op.When = store.Retry, in(time.Minute) },
+		)
 	},
-	"nothing is retained": func() *mutant { return before(func(_ *mutant, op *store.Add) { op.Job.Retain = 0 }) },
-	"retained too long":   func() *mutant { return before(func(_ *mutant, op *store.Add) { op.Job.Retain *= 2 }) },
+	"nothing is retained": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.Job.Retain = 0 })
+	},
+	"retained too long": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.Job.Retain *= 2 })
+	},
 	"Again keeps Repeat": func() *mutant {
 		return verdict(store.Again, func(_ *mutant, op *store.Finish) { op.Repeat = []byte("run 1") })
 	},
-	"no dead copy":       func() *mutant { return verdict(store.Again, func(_ *mutant, op *store.Finish) { op.Failed = false }) },
-	"nothing comes next": func() *mutant { return after(func(_ *mutant, op *store.Claim) { op.Next = -1 }) },
+	"no dead copy": func() *mutant {
+		return verdict(store.Again, func(_ *mutant, op *store.Finish) { op.Failed = false })
+	},
+	"nothing comes next": func() *mutant {
+		return after(func(_ *mutant, op *store.Claim) { op.Next = -1 })
+	},
 	"something always comes next": func() *mutant {
 		return after(func(_ *mutant, op *store.Claim) {
 			if op.Next < 0 {
@@ -295,7 +322,9 @@ var mutants = map[string]func() *mutant{
 			}
 		})
 	},
-	"no pause": func() *mutant { return before(func(_ *mutant, op *store.Configure) { op.Paused = nil }) },
+	"no pause": func() *mutant {
+		return before(func(_ *mutant, op *store.Configure) { op.Paused = nil })
+	},
 	"the ID is the token": func() *mutant {
 		m := after(func(_ *mutant, op *store.Claim) {
 			for i := range op.Jobs {
@@ -309,10 +338,18 @@ var mutants = map[string]func() *mutant{
 		})
 		return m
 	},
-	"always Replace": func() *mutant { return before(func(_ *mutant, op *store.Add) { op.On = store.Replace }) },
-	"always Keep":    func() *mutant { return before(func(_ *mutant, op *store.Add) { op.On = store.Keep }) },
-	"always Fail":    func() *mutant { return before(func(_ *mutant, op *store.Add) { op.On = store.Fail }) },
-	"no keys":        func() *mutant { return before(func(_ *mutant, op *store.Add) { op.Job.Key = "" }) },
+	"always Replace": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.On = store.Replace })
+	},
+	"always Keep": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.On = store.Keep })
+	},
+	"always Fail": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.On = store.Fail })
+	},
+	"no keys": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.Job.Key = "" })
+	},
 	"keys are never free": func() *mutant {
 		return before(func(m *mutant, op *store.Add) {
 			k := op.Job.Queue + op.Job.Key
@@ -337,7 +374,9 @@ var mutants = map[string]func() *mutant{
 		})
 	},
 	"keys end with a zero": func() *mutant {
-		return before(func(_ *mutant, op *store.Add) { op.Job.Key, _, _ = strings.Cut(op.Job.Key, "\x00") })
+		return before(
+			func(_ *mutant, op *store.Add) { op.Job.Key, _, _ = strings.Cut(op.Job.Key, "\x00") },
+		)
 	},
 	"no key is a key": func() *mutant {
 		return before(func(_ *mutant, op *store.Add) {
@@ -353,7 +392,9 @@ var mutants = map[string]func() *mutant{
 			}
 		})
 	},
-	"an Add that is tried again fails": func() *mutant { return before(func(_ *mutant, op *store.Add) { op.Retry = false }) },
+	"an Add that is tried again fails": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.Retry = false })
+	},
 	"an Add that is tried again is another": func() *mutant {
 		return before(func(m *mutant, op *store.Add) {
 			if op.Retry && m.find(op.Job.Queue, byID(op.Job.ID)).ID == 0 {
@@ -361,10 +402,14 @@ var mutants = map[string]func() *mutant{
 			}
 		})
 	},
-	"no chosen IDs": func() *mutant { return before(func(_ *mutant, op *store.Add) { op.Job.ID = 0 }) },
-	"few IDs":       func() *mutant { return after(func(_ *mutant, op *store.Add) { op.ID %= 30 }) },
+	"no chosen IDs": func() *mutant {
+		return before(func(_ *mutant, op *store.Add) { op.Job.ID = 0 })
+	},
+	"few IDs": func() *mutant { return after(func(_ *mutant, op *store.Add) { op.ID %= 30 }) },
 	"Cancel does nothing": func() *mutant {
-		return instead(func(_ *mutant, op store.Op) (bool, error) { _, ok := op.(*store.Cancel); return ok, nil })
+		return instead(
+			func(_ *mutant, op store.Op) (bool, error) { _, ok := op.(*store.Cancel); return ok, nil },
+		)
 	},
 	"Cancel spares dead jobs": func() *mutant {
 		return instead(func(m *mutant, op store.Op) (bool, error) {
@@ -372,18 +417,25 @@ var mutants = map[string]func() *mutant{
 			return ok && m.find(c.Queue, c.Ref).State == store.Dead, store.ErrNotFound
 		})
 	},
-	"Cancel does not say that a job runs": func() *mutant { return after(func(_ *mutant, op *store.Cancel) { op.Running = false }) },
+	"Cancel does not say that a job runs": func() *mutant {
+		return after(func(_ *mutant, op *store.Cancel) { op.Running = false })
+	},
 	"Reschedule only to later": func() *mutant {
 		return instead(func(m *mutant, op store.Op) (bool, error) {
 			r, ok := op.(*store.Reschedule)
-			return ok && r.When.At.IsZero() && m.clock.Now().Add(r.When.In).Before(m.find(r.Queue, r.Ref).Due), nil
+			return ok && r.When.At.IsZero() &&
+				m.clock.Now().Add(r.When.In).Before(m.find(r.Queue, r.Ref).Due), nil
 		})
 	},
 	"Reschedule refuses nothing": func() *mutant {
-		return (&mutant{}).refusing(func(op store.Op) bool { _, ok := op.(*store.Reschedule); return ok })
+		return (&mutant{}).refusing(
+			func(op store.Op) bool { _, ok := op.(*store.Reschedule); return ok },
+		)
 	},
 	"Update does nothing": func() *mutant {
-		return instead(func(_ *mutant, op store.Op) (bool, error) { _, ok := op.(*store.Update); return ok, nil })
+		return instead(
+			func(_ *mutant, op store.Op) (bool, error) { _, ok := op.(*store.Update); return ok, nil },
+		)
 	},
 	"Requeue counts attempts": func() *mutant {
 		return instead(func(m *mutant, op store.Op) (bool, error) {
@@ -418,8 +470,12 @@ var mutants = map[string]func() *mutant{
 	"Requeue refuses nothing": func() *mutant {
 		return (&mutant{}).refusing(func(op store.Op) bool { _, ok := op.(*store.Requeue); return ok })
 	},
-	"Purge takes all": func() *mutant { return before(func(_ *mutant, op *store.Purge) { op.Max = 1000 }) },
-	"no limits":       func() *mutant { return before(func(_ *mutant, op *store.Configure) { op.Limits = nil }) },
+	"Purge takes all": func() *mutant {
+		return before(func(_ *mutant, op *store.Purge) { op.Max = 1000 })
+	},
+	"no limits": func() *mutant {
+		return before(func(_ *mutant, op *store.Configure) { op.Limits = nil })
+	},
 	"no limits on bytes": func() *mutant {
 		return before(func(_ *mutant, op *store.Configure) {
 			if op.Limits != nil {
@@ -465,7 +521,8 @@ var mutants = map[string]func() *mutant{
 				return false, nil
 			}
 			info := m.info(add.Job.Queue)
-			return info.Limits.Jobs > 0 && info.Ready+info.Leased+info.Delayed >= info.Limits.Jobs, store.ErrFull
+			return info.Limits.Jobs > 0 &&
+				info.Ready+info.Leased+info.Delayed >= info.Limits.Jobs, store.ErrFull
 		})
 	},
 	"Update has no limits": func() *mutant {
@@ -509,7 +566,8 @@ var mutants = map[string]func() *mutant{
 	"a refused operation ends the group": func() *mutant {
 		return &mutant{do: func(m *mutant, ops []store.Op) error {
 			for _, op := range ops {
-				if err := m.Store.Do(context.Background(), []store.Op{op}); err != nil || op.Outcome().Err != nil {
+				if err := m.Store.Do(context.Background(), []store.Op{op}); err != nil ||
+					op.Outcome().Err != nil {
 					return err
 				}
 			}
@@ -547,7 +605,9 @@ var mutants = map[string]func() *mutant{
 			m.keys["kept"] = op.Kept
 		})
 	},
-	"no Add is kept": func() *mutant { return after(func(_ *mutant, op *store.Add) { op.Kept = false }) },
+	"no Add is kept": func() *mutant {
+		return after(func(_ *mutant, op *store.Add) { op.Kept = false })
+	},
 	"a job is claimed twice now and then": func() *mutant {
 		return after(func(m *mutant, op *store.Claim) {
 			if m.n++; m.n > 20 && len(op.Jobs) > 0 {
@@ -600,7 +660,9 @@ func (s thinGet) Get(ctx context.Context, queue string, ref store.Ref) (store.Jo
 	return j, err
 }
 
-func (s thinList) List(ctx context.Context, queue string, state store.State, after store.Cursor, limit int) ([]store.Job, store.Cursor, error) {
+func (s thinList) List(
+	ctx context.Context, queue string, state store.State, after store.Cursor, limit int,
+) ([]store.Job, store.Cursor, error) {
 	jobs, next, err := s.Store.List(ctx, queue, state, after, limit)
 	if next != "" && after != "" {
 		jobs = jobs[1:]
@@ -646,10 +708,18 @@ var readMutants = map[string]func(store.Store) store.Store{
 	"Due leaves out the end":     func(s store.Store) store.Store { return thinDue{s} },
 	"Watch tells nothing":        func(s store.Store) store.Store { return deaf{s} },
 	"Watch always says now":      func(s store.Store) store.Store { return rashWatch{s} },
-	"Get shares bodies":          func(s store.Store) store.Store { return sharing{s, map[store.ID][]byte{}} },
+	"Get shares bodies": func(s store.Store) store.Store {
+		return sharing{s, map[store.ID][]byte{}}
+	},
 }
 
 const envMutant = "STORETEST_MUTANT"
+
+func mutantConfig(name string) Config {
+	return Config{Open: func(_ string, clock *Clock) (store.Store, error) {
+		return openMutant(name, clock), nil
+	}}
+}
 
 // open returns a mutant's store.
 func openMutant(name string, clock *Clock) store.Store {
@@ -668,7 +738,7 @@ func TestMutant(t *testing.T) {
 	if name == "" {
 		t.Skip("there is no mutant")
 	}
-	Run(t, Config{Open: func(_ string, clock *Clock) (store.Store, error) { return openMutant(name, clock), nil }})
+	Run(t, mutantConfig(name))
 }
 
 // runMutant runs a test with a mutant. It must fail.
@@ -687,23 +757,27 @@ func TestMutantCompared(t *testing.T) {
 		t.Skip("there is no mutant")
 	}
 	for seed := range uint64(20) {
-		compare(t, Config{Open: func(_ string, clock *Clock) (store.Store, error) { return openMutant(name, clock), nil }}, randomBytes(seed, 1000))
+		compare(t, mutantConfig(name), randomBytes(seed, 1000))
 	}
 }
 
 // TestComparedMutants has the comparison with the model find faults of every kind.
 func TestComparedMutants(t *testing.T) {
 	for _, name := range []string{
-		"a claim is a millisecond early", "times round down", "past instants are now", "a negative duration is past", "no priorities",
-		"claims come in reverse", "a move is a new job", "any token will do", "Extend does nothing", "no limit of attempts",
-		"recurring jobs die", "Snooze counts", "retained too long", "no dead copy", "nothing comes next", "no pause", "always Keep",
-		"keys end with a zero", "an Add that is tried again is another", "Cancel does not say that a job runs",
-		"Requeue counts attempts", "Purge takes all", "drops never", "no limits on namespaces", "leases are dropped", "Kept stays",
-		"Get lacks a field", "List lacks a job of a page", "Queues lacks a field", "Due leaves out the end", "Watch tells nothing",
+		"a claim is a millisecond early", "times round down", "past instants are now",
+		"a negative duration is past", "no priorities", "claims come in reverse",
+		"a move is a new job", "any token will do", "Extend does nothing", "no limit of attempts",
+		"recurring jobs die", "Snooze counts", "retained too long", "no dead copy",
+		"nothing comes next", "no pause", "always Keep", "keys end with a zero",
+		"an Add that is tried again is another", "Cancel does not say that a job runs",
+		"Requeue counts attempts", "Purge takes all", "drops never", "no limits on namespaces",
+		"leases are dropped", "Kept stays", "Get lacks a field", "List lacks a job of a page",
+		"Queues lacks a field", "Due leaves out the end", "Watch tells nothing",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Contains(t, runMutant(t, "TestMutantCompared", name), "Error Trace", "it fails by itself")
+			out := runMutant(t, "TestMutantCompared", name)
+			require.Contains(t, out, "Error Trace", "it fails by itself")
 		})
 	}
 }

@@ -21,7 +21,8 @@ var orderTests = []test{
 }
 
 func shortBeforeLong(s *suite) {
-	for _, waits := range [][2]time.Duration{{10 * time.Second, time.Second}, {time.Second, 10 * time.Second}} {
+	short, long := time.Second, 10*time.Second
+	for _, waits := range [][]time.Duration{{long, short}, {short, long}} {
 		for _, wait := range waits {
 			s.add(newJob(wait.String()), in(wait))
 		}
@@ -131,8 +132,8 @@ func mixedOrder(s *suite) {
 	require.Equal(s, want, got)
 }
 
-// addedBehind adds and moves jobs to before what was claimed last: a store that remembers how far its
-// claims have come must not miss them.
+// addedBehind adds and moves jobs to before what was claimed last: a store that remembers how far
+// its claims have come must not miss them.
 func addedBehind(s *suite) {
 	start := s.clock.Now()
 	for i := range 5 {

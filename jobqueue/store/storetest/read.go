@@ -21,7 +21,8 @@ var readTests = []test{
 
 func getAll(s *suite) {
 	want := store.Job{
-		Queue: q, Key: "key", Body: []byte("\x00body\xff"), Priority: 200, MaxAttempts: 7, Retain: 90 * time.Second, Repeat: []byte("\x00r"),
+		Queue: q, Key: "key", Body: []byte("\x00body\xff"), Priority: 200, MaxAttempts: 7,
+		Retain: 90 * time.Second, Repeat: []byte("\x00r"),
 		State: store.Delayed, Added: s.clock.Now(), Due: s.clock.Now().Add(time.Hour),
 	}
 	want.ID = s.add(want, in(time.Hour))
@@ -34,7 +35,8 @@ func getAll(s *suite) {
 	require.Equal(s, []store.Job{want}, []store.Job{utc(s.list(store.Ready)[0])})
 
 	claimed := utc(s.claimOne())
-	want.State, want.Attempts, want.Token, want.LeaseEnd = store.Leased, 1, claimed.Token, s.clock.Now().Add(lease)
+	want.State, want.Attempts, want.Token = store.Leased, 1, claimed.Token
+	want.LeaseEnd = s.clock.Now().Add(lease)
 	require.Equal(s, want, claimed)
 	require.Equal(s, want, utc(s.get(want.ID)))
 	require.Equal(s, want, utc(s.list(store.Leased)[0]))
@@ -151,7 +153,8 @@ func queueInfos(s *suite) {
 		{Name: "p", Paused: true, Next: -1},
 		{Name: "z", Limits: store.Limits{Jobs: 5}, Next: -1},
 	}, infos)
-	s.do(ack(claim.Jobs[0]), paused("p", false), limit("z", store.Limits{}), limit("a/", store.Limits{}))
+	none := store.Limits{}
+	s.do(ack(claim.Jobs[0]), paused("p", false), limit("z", none), limit("a/", none))
 	infos, err = s.store.Queues(s.Context())
 	require.NoError(s, err)
 	require.Equal(s, []store.QueueInfo{a, ax}, infos)

@@ -89,7 +89,10 @@ func Run(t *testing.T, config Config) {
 	}
 }
 
-var testGroups = [][]test{timeTests, orderTests, leaseTests, keyTests, manageTests, limitTests, readTests, watchTests, callTests}
+var testGroups = [][]test{
+	timeTests, orderTests, leaseTests, keyTests, manageTests, limitTests, readTests, watchTests,
+	callTests,
+}
 
 // A test is one promise.
 type test struct {
@@ -236,7 +239,9 @@ func (s *suite) gone(id store.ID) {
 }
 
 // all returns the jobs of a queue in a state, read page by page.
-func all(ctx context.Context, s store.Store, queue string, state store.State, page int) (jobs []store.Job, err error) {
+func all(
+	ctx context.Context, s store.Store, queue string, state store.State, page int,
+) (jobs []store.Job, err error) {
 	var after store.Cursor
 	for {
 		some, next, err := s.List(ctx, queue, state, after, page)

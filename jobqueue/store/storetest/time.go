@@ -18,7 +18,7 @@ var timeTests = []test{
 	{name: "DurationsDoNotFollowTheWallClock", run: durationsKeepTime, needs: steps},
 	{name: "InstantsFollowTheWallClock", run: instantsFollow, needs: steps},
 	{name: "ALeaseDoesNotFollowTheWallClock", run: leaseKeepsTime, needs: steps},
-	{name: "TheWallClockIsSteppedBackWhileTheStoreIsClosed", run: steppedWhileClosed, needs: durableSteps},
+	{name: "AStepBackWhileTheStoreIsClosed", run: steppedWhileClosed, needs: durableSteps},
 	{name: "TimePassesWhileTheStoreIsClosed", run: closedForAWhile, needs: durable},
 }
 

@@ -24,31 +24,34 @@ func (v Violation) String() string {
 
 // The rules.
 const (
-	NeverAdded    = "a job was delivered that no one added, or whose Add was refused"
-	OtherID       = "a job was delivered under another ID"
-	Early         = "a job was delivered before its time"
-	NotCounted    = "an attempt was not counted before delivery"
-	TooMany       = "a job was delivered more often than its attempts allow"
-	AfterCancel   = "a delivery began after Cancel returned nil, or a second one after it said that one was under way"
-	AfterAck      = "a job was delivered after its acknowledgement was stored"
-	NoReason      = "a job was delivered again although its lease had not ended and its process lives"
-	StaleToken    = "the acknowledgement of a lease that was lost was accepted"
-	LostEarly     = "a call did not find a job that must be there"
-	LostJob       = "a job whose Add was acknowledged was neither worked on to its end, nor cancelled, nor is it dead"
-	Stuck         = "a job is left that was never delivered again"
-	DeadTooSoon   = "a job is dead that had attempts left"
-	FoundTwice    = "a job was found twice"
-	NotAHistory   = "the events are not a history"
-	Unexpected    = "a call failed for a reason that it must not have"
-	CameBack      = "a job is there although it was cancelled or its acknowledgement was stored"
-	clockMistrust = 20 * time.Millisecond // what durations may be wrong by across a restart, where only the wall clock tells the time
+	NeverAdded  = "a job was delivered that no one added, or whose Add was refused"
+	OtherID     = "a job was delivered under another ID"
+	Early       = "a job was delivered before its time"
+	NotCounted  = "an attempt was not counted before delivery"
+	TooMany     = "a job was delivered more often than its attempts allow"
+	AfterCancel = "a delivery began after Cancel had returned, and was not under way"
+	AfterAck    = "a job was delivered after its acknowledgement was stored"
+	NoReason    = "a job was delivered again although its lease had not ended and its process lives"
+	StaleToken  = "the acknowledgement of a lease that was lost was accepted"
+	LostEarly   = "a call did not find a job that must be there"
+	LostJob     = "an added job was not worked on to its end, cancelled or found dead"
+	Stuck       = "a job is left that was never delivered again"
+	DeadTooSoon = "a job is dead that had attempts left"
+	FoundTwice  = "a job was found twice"
+	NotAHistory = "the events are not a history"
+	Unexpected  = "a call failed for a reason that it must not have"
+	CameBack    = "a job is there although it was cancelled or its acknowledgement was stored"
 )
+
+// clockMistrust is what durations may be wrong by across a restart, where only the wall clock tells
+// the time.
+const clockMistrust = 20 * time.Millisecond
 
 // Check returns what a history shows to be broken, nothing if all is well. A history that does not
 // come to an End is not well.
 //
-// It reads the events in their order, which is that of their writing: what was written before a call
-// began happened before it, and what was told was so before it was written. In between, an
+// It reads the events in their order, which is that of their writing: what was written before a
+// call began happened before it, and what was told was so before it was written. In between, an
 // operation may have taken effect or not.
 func Check(events []Event) []Violation {
 	c := checker{jobs: map[string]*job{}}
@@ -139,7 +142,7 @@ func (c *checker) broken(rule, name string, j *job) {
 
 func (c *checker) event(e Event) {
 	switch {
-	case c.ended, !c.started && e.Kind != Start, c.started && e.Kind != Start && e.Process != c.process:
+	case c.ended, e.Kind != Start && (!c.started || e.Process != c.process):
 		c.broken(NotAHistory, e.Job, nil)
 		return
 	case e.Kind == Start:
@@ -330,7 +333,8 @@ func (c *checker) returned(e Event, j *job) {
 	j.dues = append(j.dues, dueOf(e))
 }
 
-// notFound checks a call that did not find the job, by its key, so that a dead one is not found either.
+// notFound checks a call that did not find the job, by its key, so that a dead one is not found
+// either.
 func (c *checker) notFound(e Event, j *job, cancel bool) {
 	asked := 0
 	for _, e := range j.events {

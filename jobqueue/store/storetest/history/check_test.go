@@ -531,8 +531,8 @@ func TestEveryRuleIsBroken(t *testing.T) {
 		broken[h.rule] = true
 	}
 	for _, rule := range []string{
-		NeverAdded, OtherID, Early, NotCounted, TooMany, AfterCancel, AfterAck, NoReason, StaleToken, LostEarly, LostJob,
-		Stuck, DeadTooSoon, FoundTwice, NotAHistory, Unexpected, CameBack,
+		NeverAdded, OtherID, Early, NotCounted, TooMany, AfterCancel, AfterAck, NoReason,
+		StaleToken, LostEarly, LostJob, Stuck, DeadTooSoon, FoundTwice, NotAHistory, Unexpected, CameBack,
 	} {
 		require.True(t, broken[rule], rule)
 	}
@@ -558,7 +558,8 @@ func TestFaultsAreFoundAmongOtherJobs(t *testing.T) {
 				h.script(s)
 			})
 			violations := Check(events)
-			require.True(t, slices.ContainsFunc(violations, func(v Violation) bool { return v.Rule == h.rule }))
+			found := func(v Violation) bool { return v.Rule == h.rule }
+			require.True(t, slices.ContainsFunc(violations, found))
 			for _, v := range violations {
 				require.Equal(t, "a", v.Job, "%v", v)
 			}

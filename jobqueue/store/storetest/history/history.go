@@ -1,5 +1,5 @@
-// Package history checks what a job queue does under kill -9. Kill runs a process under load, kills it
-// again and again, and has it write down what it asked for and what it was told, in a log that
+// Package history checks what a job queue does under kill -9. Kill runs a process under load, kills
+// it again and again, and has it write down what it asked for and what it was told, in a log that
 // survives. Check then proves from the log alone that no promise was broken.
 //
 // It works through package jobqueue. Package storetest, above this one, tests stores alone.
@@ -24,7 +24,7 @@ const (
 	Add         Kind = "add"         // asked for
 	Added       Kind = "added"       // told
 	Begin       Kind = "begin"       // a delivery: the handler begins, or the puller has got the job
-	Return      Kind = "return"      // the handler is about to return; Err is what, and In for how long
+	Return      Kind = "return"      // the handler is about to return Err
 	Ack         Kind = "ack"         // asked for by a puller
 	Acked       Kind = "acked"       // told
 	Cancel      Kind = "cancel"      // asked for
@@ -57,11 +57,11 @@ type Event struct {
 	Job     string
 	ID      string        `json:",omitempty"` // Added, Begin
 	At      int64         `json:",omitempty"` // Add, Reschedule: the instant asked for, as Wall is
-	In      time.Duration `json:",omitempty"` // Add, Reschedule, Return: the duration asked for, from Mono on
+	In      time.Duration `json:",omitempty"` // Add, Reschedule, Return: from Mono on
 	Most    int           `json:",omitempty"` // Add: attempts; 0 for no limit
 	Attempt int           `json:",omitempty"` // Begin, Return, Ack, Acked, Found
 	Lease   time.Duration `json:",omitempty"` // Begin of a puller
-	Since   int64         `json:",omitempty"` // Begin of a puller: the lease begins at this Mono or later
+	Since   int64         `json:",omitempty"` // Begin of a puller: Mono before the lease
 	Err     string        `json:",omitempty"`
 	State   string        `json:",omitempty"` // Found: "dead", or that of a live job
 }
@@ -88,7 +88,8 @@ func OpenLog(path string, process int) (*Log, error) {
 // Now returns an Event of this moment.
 func (l *Log) Now(kind Kind, job string) Event {
 	now := time.Now()
-	return Event{Kind: kind, Process: l.process, Wall: now.UnixNano(), Mono: int64(now.Sub(l.start)), Job: job}
+	mono := int64(now.Sub(l.start))
+	return Event{Kind: kind, Process: l.process, Wall: now.UnixNano(), Mono: mono, Job: job}
 }
 
 // Write appends an Event. It panics if it cannot, as the history would be wrong.

@@ -80,8 +80,8 @@ type killer struct {
 	process int
 }
 
-// round runs a process until it is killed: now and then while it opens the store, mostly when it has
-// worked for a while.
+// round runs a process until it is killed: now and then while it opens the store, mostly when it
+// has worked for a while.
 func (k *killer) round() {
 	opened := k.random.IntN(4) > 0
 	wait := time.Duration(k.random.IntN(400)) * time.Millisecond
@@ -94,7 +94,8 @@ func (k *killer) round() {
 	k.ended(p)
 }
 
-// drain runs a process until nothing is left to deliver, or returns false if it was killed by a job.
+// drain runs a process until nothing is left to deliver, or returns false if it was killed by a
+// job.
 func (k *killer) drain() bool {
 	p := k.start(true)
 	timer := time.AfterFunc(time.Minute, func() {
@@ -112,8 +113,12 @@ func (k *killer) drain() bool {
 func (k *killer) start(drain bool) *process {
 	k.process++
 	cmd := exec.Command(os.Args[0], "-test.run=^"+k.Name()+"$")
-	cmd.Env = append(os.Environ(), envDir+"="+k.dir, envProcess+"="+strconv.Itoa(k.process),
-		envSeed+"="+strconv.FormatUint(k.seed+uint64(k.process), 10), envDrain+"="+strconv.FormatBool(drain))
+	cmd.Env = append(os.Environ(),
+		envDir+"="+k.dir,
+		envProcess+"="+strconv.Itoa(k.process),
+		envSeed+"="+strconv.FormatUint(k.seed+uint64(k.process), 10),
+		envDrain+"="+strconv.FormatBool(drain),
+	)
 	p := &process{cmd: cmd, opened: make(chan struct{}), ended: make(chan error, 1)}
 	cmd.Stdout, cmd.Stderr = p, p
 	require.NoError(k, cmd.Start())
@@ -249,7 +254,8 @@ const drivers = 6
 func (w *worker) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	w.client.Handle(handled, w.handle, jobqueue.Workers(4), jobqueue.Attempts(0), jobqueue.Lease(lease))
+	w.client.Handle(handled, w.handle,
+		jobqueue.Workers(4), jobqueue.Attempts(0), jobqueue.Lease(lease))
 	var group sync.WaitGroup
 	group.Go(func() {
 		if err := w.client.Run(ctx); err != nil {
@@ -312,8 +318,8 @@ func (w *worker) left(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// drive adds jobs, and cancels and moves some that it or another process has added. It is the only one
-// that does so with a job, so that the calls for one job come one after the other.
+// drive adds jobs, and cancels and moves some that it or another process has added. It is the only
+// one that does so with a job, so that the calls for one job come one after the other.
 func (w *worker) drive(ctx context.Context, i int) {
 	r := rand.New(rand.NewPCG(w.seed, uint64(i)))
 	var mine []string
@@ -514,8 +520,8 @@ func (w *worker) ack(ctx context.Context, d *jobqueue.Delivery) {
 	w.log.Write(e)
 }
 
-// pullSlowly reserves jobs, lets their leases run out, reserves them again and acknowledges them by the
-// old lease, which must be refused, and by the new one.
+// pullSlowly reserves jobs, lets their leases run out, reserves them again and acknowledges them by
+// the old lease, which must be refused, and by the new one.
 func (w *worker) pullSlowly(ctx context.Context) {
 	const short = 20 * time.Millisecond
 	reserve := func(lease time.Duration) []*jobqueue.Delivery {
