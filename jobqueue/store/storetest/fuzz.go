@@ -68,6 +68,8 @@ var (
 	fuzzEnds   = []time.Duration{0, time.Millisecond, 20 * time.Millisecond, time.Second}
 )
 
+const noID = 1 << 50 // of no job
+
 func newComparison(t *testing.T, config Config, data []byte) *comparison {
 	c := &comparison{
 		t:      t,
@@ -175,7 +177,7 @@ func (c *comparison) when() store.When {
 func (c *comparison) ref(queue string, states ...store.State) (x, y store.Ref) {
 	switch c.n(8) {
 	case 0:
-		return byID(1 << 50), byID(1 << 50)
+		return byID(noID), byID(noID)
 	case 1, 2:
 		k := c.key()
 		return byKey(k), byKey(k)
@@ -190,7 +192,7 @@ func (c *comparison) ref(queue string, states ...store.State) (x, y store.Ref) {
 		jobs = append(jobs, c.inModel(queue, state)...)
 	}
 	if len(jobs) == 0 {
-		return byID(3), byID(3)
+		return byID(noID), byID(noID)
 	}
 	id := jobs[c.n(len(jobs))].ID
 	return byID(id), byID(c.ids[id])
@@ -199,7 +201,7 @@ func (c *comparison) ref(queue string, states ...store.State) (x, y store.Ref) {
 // lease names a lease that there was once, for the model and for the store.
 func (c *comparison) lease() (x, y store.Job) {
 	if len(c.held) == 0 {
-		x = store.Job{Queue: "a", ID: 77, Token: 7777}
+		x = store.Job{Queue: "a", ID: noID, Token: 7777}
 		return x, x
 	}
 	x = c.held[max(0, len(c.held)-1-c.n(6))]
