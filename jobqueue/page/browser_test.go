@@ -146,14 +146,14 @@ func TestBrowser(t *testing.T) {
 	looks("all")
 
 	// A queue, lists and jobs.
-	letters, _, err := c.List(t.Context(), "images", jobqueue.Delayed, "", 1)
+	binary, _, err := c.List(t.Context(), "images", jobqueue.Delayed, "", 1)
 	require.NoError(t, err)
 	for _, page := range []struct{ name, query string }{
 		{"queue", "?queue=orders%2Fexpire"},
 		{"dead", "?queue=webhooks"},
 		{"list", "?queue=mail%2Fletters&state=delayed"},
 		{"job", "?queue=reports&key=daily"},
-		{"binary", "?queue=images&id=" + letters[0].ID.String()},
+		{"binary", "?queue=images&id=" + binary[0].ID.String()},
 		{"nothing", "?queue=nothing"},
 	} {
 		b.open(address + page.query)
@@ -264,7 +264,18 @@ func TestBrowser(t *testing.T) {
 	_, err = c.Add(ctx, "a-new-first-queue", nil, jobqueue.In(time.Hour))
 	require.NoError(t, err)
 	b.until(`document.querySelector("tr[data-row='a-new-first-queue']")`)
-	b.until(`document.activeElement.textContent === "orders/expire"`)
+	b.until(`document.activeElement.textContent === "orders/expire" && document.contains(row)`)
+	b.open(address + "?queue=mail%2Fletters&state=delayed")
+	b.until("reads >= 1")
+	b.eval(`(() => {
+		window.rows = [...document.querySelectorAll("tbody tr")];
+		rows[2].querySelector("a").focus();
+	})()`, nil)
+	letters, _, err := c.List(ctx, "mail/letters", jobqueue.Delayed, "", 1)
+	require.NoError(t, err)
+	require.NoError(t, c.Cancel(ctx, "mail/letters", jobqueue.ByID(letters[0].ID)))
+	b.until(`!document.contains(rows[0])`)
+	b.until(`document.querySelector("tbody tr") === rows[1] && document.activeElement.closest("tr") === rows[2]`)
 	b.requireQuiet(server.URL)
 
 	// The server is gone for a while.

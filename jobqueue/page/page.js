@@ -34,15 +34,21 @@ function renew(from, to) {
 // renewChildren renews what an element holds. Rows and sections stay those of the same job, queue or
 // heading: the row of one job is never changed into that of another, under the pointer.
 function renewChildren(from, to) {
-	const news = [...to.childNodes].filter(shows);
+	const news = [...to.childNodes];
 	const wanted = new Set(news.map(identity));
 	const known = new Map();
 	for (const el of [...from.childNodes]) {
 		const id = identity(el);
-		if (!shows(el) || id !== undefined && !wanted.has(id)) el.remove();
-		else if (id !== undefined) known.set(id, el);
+		if (id === undefined) continue;
+		if (wanted.has(id)) known.set(id, el);
+		else el.remove();
 	}
 	let at = from.firstChild; // what comes before it is renewed
+	const drop = () => {
+		const gone = at;
+		at = at.nextSibling;
+		gone.remove();
+	};
 	for (const el of news) {
 		const id = identity(el);
 		const old = id !== undefined ? known.get(id) : at && identity(at) === undefined ? at : undefined;
@@ -50,24 +56,18 @@ function renewChildren(from, to) {
 			from.insertBefore(document.importNode(el, true), at);
 			continue;
 		}
-		if (old === at) at = at.nextSibling;
+		while (at && at !== old && identity(at) === undefined) drop(); // moving old would lose its focus
+		if (at === old) at = at.nextSibling;
 		else from.insertBefore(old, at);
 		renew(old, el);
 	}
-	while (at) {
-		const gone = at;
-		at = at.nextSibling;
-		gone.remove();
-	}
+	while (at) drop();
 }
 
 // identity returns what stays the same of a row or a section, or undefined.
 function identity(node) {
 	return node.nodeType === 1 ? node.dataset.row ?? node.getAttribute("aria-labelledby") ?? undefined : undefined;
 }
-
-// shows is false for the white space between elements.
-function shows(node) { return node.nodeType !== 3 || node.data.trim() !== ""; }
 
 function say(text, stale) {
 	document.documentElement.classList.toggle("stale", stale);
