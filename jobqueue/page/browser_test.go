@@ -45,16 +45,19 @@ func shop(t *testing.T) (c *jobqueue.Client, stop func()) {
 			jobqueue.In(2*time.Second+in), jobqueue.Key(fmt.Sprintf("order-%d", 10_000+i)))
 	}
 	for i := range 900 {
-		add("mail/letters", "Dear me,\n\nthis is what I thought today.", jobqueue.In(time.Hour+time.Duration(i)*5*time.Minute))
+		add("mail/letters", "Dear me,\n\nthis is what I thought today.",
+			jobqueue.In(time.Hour+time.Duration(i)*5*time.Minute))
 	}
 	for i := range 4 {
-		add("webhooks", fmt.Sprintf(`{"url":"https://shop%d.example/hook","event":"order.paid"}`, i), jobqueue.MaxAttempts(2))
+		add("webhooks", fmt.Sprintf(`{"url":"https://shop%d.example/hook","event":"order.paid"}`,
+			i), jobqueue.MaxAttempts(2))
 	}
 	add("reports", "", jobqueue.Cron("0 6 * * *", "Europe/Berlin"), jobqueue.Key("daily"))
 	for i := range 3 {
 		add("imports", fmt.Sprintf("batch %d of the price list", i))
 	}
-	add("images", "\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR", jobqueue.In(3*time.Hour), jobqueue.Priority(-5))
+	add("images", "\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR", jobqueue.In(3*time.Hour),
+		jobqueue.Priority(-5))
 	require.NoError(t, c.Limit(ctx, "orders/", jobqueue.Limits{Jobs: 100_000, Bytes: 50_000_000}))
 	require.NoError(t, c.Pause(ctx, "images"))
 
@@ -84,8 +87,8 @@ func shop(t *testing.T) (c *jobqueue.Client, stop func()) {
 }
 
 // TestBrowser loads the page in a real browser: light and dark, wide and narrow, without scripts,
-// paused and hidden. It renews itself, nothing overflows, every text has enough contrast, the buttons
-// do what they say after a question, and the browser reports no error.
+// paused and hidden. It renews itself, nothing overflows, every text has enough contrast, the
+// buttons do what they say after a question, and the browser reports no error.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a browser takes seconds to start")
@@ -109,7 +112,8 @@ func TestBrowser(t *testing.T) {
 	defer server.Close()
 	address := server.URL + "/jobs/"
 	readmes := map[string]string{
-		"light-wide": "screenshot-light", "dark-wide": "screenshot-dark", "light-narrow": "screenshot-narrow",
+		"light-wide": "screenshot-light", "dark-wide": "screenshot-dark",
+		"light-narrow": "screenshot-narrow",
 	}
 	picture := func(name string, whole bool) {
 		if *screenshots != "" {
@@ -213,7 +217,8 @@ func TestBrowser(t *testing.T) {
 	press("cancel", "[data-running]")
 	require.Equal(t, 2, count("imports", jobqueue.Leased))
 	confirm("cancelled while it was being worked on")
-	for end := time.Now().Add(reply); count("imports", jobqueue.Ready) > 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(reply); count("imports",
+		jobqueue.Ready) > 0; time.Sleep(10 * time.Millisecond) {
 		require.True(t, time.Now().Before(end), "the next one does not begin")
 	}
 
@@ -229,7 +234,8 @@ func TestBrowser(t *testing.T) {
 	b.requireFits("reschedule")
 	b.requireReadable("reschedule")
 	picture("reschedule-narrow", false)
-	b.eval(`document.getElementById("ask-in").value = "soon"; document.getElementById("ask-yes").click()`, nil)
+	b.eval(`document.getElementById("ask-in").value = "soon"`, nil)
+	b.eval(`document.getElementById("ask-yes").click()`, nil)
 	b.until(`document.getElementById("ask-problem").textContent.includes("not a duration")`)
 	b.forgive(400)
 	b.eval(`document.getElementById("ask-in").value = "3d"`, nil)
@@ -275,7 +281,8 @@ func TestBrowser(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Cancel(ctx, "mail/letters", jobqueue.ByID(letters[0].ID)))
 	b.until(`!document.contains(rows[0])`)
-	b.until(`document.querySelector("tbody tr") === rows[1] && document.activeElement.closest("tr") === rows[2]`)
+	b.until(`document.querySelector("tbody tr") === rows[1]`)
+	b.until(`document.activeElement.closest("tr") === rows[2]`)
 	b.requireQuiet(server.URL)
 
 	// The server is gone for a while.
@@ -287,12 +294,16 @@ func TestBrowser(t *testing.T) {
 
 	// A hostile queue and key are texts. A page for reading has no buttons and no bodies.
 	const hostile = "<b>'\"&?#%41"
-	_, err = c.Add(ctx, hostile, []byte("secret"), jobqueue.Key("</code><script>alert(1)</script>"), jobqueue.In(time.Hour))
+	_, err = c.Add(ctx, hostile, []byte("secret"), jobqueue.Key("</code><script>alert(1)</script>"),
+		jobqueue.In(time.Hour))
 	require.NoError(t, err)
 	b.open(address)
-	b.until(fmt.Sprintf(`[...document.querySelectorAll("th a")].some(a => a.textContent === %q)`, hostile))
-	b.eval(fmt.Sprintf(`[...document.querySelectorAll("th a")].find(a => a.textContent === %q).click()`, hostile), nil)
-	b.until(fmt.Sprintf(`document.querySelector("#h-queue") && document.querySelector("#h-queue").textContent === %q`, hostile))
+	b.until(fmt.Sprintf(`[...document.querySelectorAll("th a")].some(a => a.textContent === %q)`,
+		hostile))
+	b.eval(fmt.Sprintf(`[...document.querySelectorAll("th a")]
+		.find(a => a.textContent === %q).click()`, hostile), nil)
+	b.until(fmt.Sprintf(`document.querySelector("#h-queue") &&
+		document.querySelector("#h-queue").textContent === %q`, hostile))
 	press("cancel", "")
 	confirm(": cancelled")
 	b.open(server.URL + "/reading/?queue=orders%2Fexpire")

@@ -70,11 +70,14 @@ const shownFirst = 10
 // style and nothing else.
 var page = sync.OnceValues(func() (*template.Template, string) {
 	t := template.Must(template.New("page").Funcs(template.FuncMap{
-		"ago": manage.Ago, "bars": bars, "body": body, "bound": manage.Bound, "bytes": manage.Bytes[int],
+		"ago": manage.Ago, "bars": bars, "body": body, "bound": manage.Bound,
+		"bytes":   manage.Bytes[int],
 		"bytes64": manage.Bytes[int64], "count": manage.Count[int], "count64": manage.Count[int64],
-		"duration": manage.Duration, "firstLine": firstLine, "instant": manage.Instant, "next": manage.Next,
-		"limits": manage.LimitsText, "perSecond": manage.PerSecond, "sum": sum, "repeats": (*manage.Repeat).String,
-		"args": func(args ...any) []any { return args },
+		"duration": manage.Duration, "firstLine": firstLine, "instant": manage.Instant,
+		"next":   manage.Next,
+		"limits": manage.LimitsText, "perSecond": manage.PerSecond, "sum": sum,
+		"repeats": (*manage.Repeat).String,
+		"args":    func(args ...any) []any { return args },
 	}).Parse(pageHTML))
 	hash := func(s string) string {
 		sum := sha256.Sum256([]byte(s))
@@ -107,7 +110,7 @@ func (h *handler) servePage(w http.ResponseWriter, r *http.Request, q url.Values
 		case q.Has("id") || q.Has("key"):
 			v.Problem = "This job is not there any more: it was done or cancelled."
 		default:
-			v.Problem = "There is no queue of this name. A queue without jobs and settings is not kept."
+			v.Problem = "There is no queue of this name: without jobs and settings it is not kept."
 		}
 	}
 	v.Now = time.Now().Round(0)
@@ -236,8 +239,8 @@ func sum(s manage.Span) string {
 	return manage.Some(n)
 }
 
-// mostShown bounds how much of a text the page shows, and mostDumped how much of other bodies: their
-// dumps are four times as long.
+// mostShown bounds how much of a text the page shows, and mostDumped how much of other bodies:
+// their dumps are four times as long.
 const (
 	mostShown  = 64 << 10
 	mostDumped = 16 << 10

@@ -1,5 +1,5 @@
-// Package page shows the queues and jobs of a jobqueue.Client as an HTML page and as JSON: what is due
-// when, what is being worked on, what has failed and why. Jobs can be requeued, cancelled and
+// Package page shows the queues and jobs of a jobqueue.Client as an HTML page and as JSON: what is
+// due when, what is being worked on, what has failed and why. Jobs can be requeued, cancelled and
 // rescheduled there, and queues paused. The command jobqueue uses the JSON, and so may other
 // programs; README.md explains each field.
 //
@@ -31,17 +31,17 @@ type Option func(*handler)
 // ReadOnly has the handler refuse every change, and the page have no buttons.
 func ReadOnly() Option { return func(h *handler) { h.readOnly = true } }
 
-// HideBodies has the page and the JSON leave out the bodies of jobs, which may be confidential. Keys
-// and the texts of errors are still shown.
+// HideBodies has the page and the JSON leave out the bodies of jobs, which may be confidential.
+// Keys and the texts of errors are still shown.
 func HideBodies() Option { return func(h *handler) { h.hideBodies = true } }
 
-// Backups lets requests have a backup of the store written into a folder of this machine, under a name
-// that is not taken. Without it they cannot.
+// Backups lets requests have a backup of the store written into a folder of this machine, under a
+// name that is not taken. Without it they cannot.
 func Backups(folder string) Option { return func(h *handler) { h.backups = folder } }
 
-// Hosts names hosts, as in the address that the browser shows, under which people reach a handler that
-// listens on the loopback interface: through a proxy, say. Without it such a handler answers to
-// localhost and loopback addresses only.
+// Hosts names hosts, as in the address that the browser shows, under which people reach a handler
+// that listens on the loopback interface: through a proxy, say. Without it such a handler answers
+// to localhost and loopback addresses only.
 func Hosts(names ...string) Option {
 	return func(h *handler) { h.hosts = append(h.hosts, names...) }
 }
@@ -85,7 +85,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Referrer-Policy", "no-referrer") // the address holds names of queues
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	if !h.knowsHost(r) {
-		fail(w, http.StatusForbidden, fmt.Sprintf("this page is not known as %s: see page.Hosts", manage.Quote(r.Host)))
+		fail(w, http.StatusForbidden, fmt.Sprintf("this page is not known as %s: see page.Hosts",
+			manage.Quote(r.Host)))
 		return
 	}
 	switch r.Method {
@@ -99,9 +100,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// knowsHost reports whether a request that arrived on the loopback interface names a loopback host. A
-// site of another name may have that name point to the loopback interface, and its scripts are then
-// of the same origin as this page, for the browser.
+// knowsHost reports whether a request that arrived on the loopback interface names a loopback host.
+// A site of another name may have that name point to the loopback interface, and its scripts are
+// then of the same origin as this page, for the browser.
 func (h *handler) knowsHost(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if tcp, ok := local.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
@@ -113,8 +114,12 @@ func (h *handler) knowsHost(r *http.Request) bool {
 	}
 	host = strings.ToLower(strings.Trim(host, "[]"))
 	ip := net.ParseIP(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && ip.IsLoopback() ||
-		slices.ContainsFunc(h.hosts, func(name string) bool { return strings.EqualFold(name, host) })
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil &&
+		ip.IsLoopback() ||
+		slices.ContainsFunc(h.hosts, func(name string) bool {
+			return strings.EqualFold(name,
+				host)
+		})
 }
 
 // read answers a request that changes nothing.
@@ -221,7 +226,8 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, err.Error())
 		return
 	}
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
+		kind != "application/json" {
 		fail(w, http.StatusUnsupportedMediaType, "the Content-Type has to be application/json")
 		return
 	}
@@ -235,7 +241,8 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 	if err := d.Decode(&a); err != nil {
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
-			err = fmt.Errorf("%w: the limit of a request is %d bytes", jobqueue.ErrTooLarge, large.Limit)
+			err = fmt.Errorf("%w: the limit of a request is %d bytes", jobqueue.ErrTooLarge,
+				large.Limit)
 		} else {
 			err = fmt.Errorf("%w: %w", jobqueue.ErrInvalid, err)
 		}
@@ -259,18 +266,19 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, result)
 }
 
-// backupPath returns where a backup of a name goes, which comes from a request and must not lead out
-// of the folder.
+// backupPath returns where a backup of a name goes, which comes from a request and must not lead
+// out of the folder.
 func (h *handler) backupPath(name string) (string, error) {
 	if h.backups == "" {
 		return "", fmt.Errorf("%w through this page: see page.Backups", jobqueue.ErrNoBackup)
 	}
 	isPlain := name != "" && name[0] != '.' && len(name) <= 100 &&
 		!strings.ContainsFunc(name, func(r rune) bool {
-			return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.", r)
+			return r > unicode.MaxASCII || !unicode.IsLetter(r) && !unicode.IsDigit(r) &&
+				!strings.ContainsRune("-_.", r)
 		})
 	if !isPlain || !filepath.IsLocal(name) {
-		return "", fmt.Errorf("%w: a backup through this page has a plain name of letters, digits, -, _ and .",
+		return "", fmt.Errorf("%w: the name of a backup has letters, digits, -, _ and . only",
 			jobqueue.ErrInvalid)
 	}
 	return filepath.Join(h.backups, name), nil

@@ -38,7 +38,8 @@ func some(t *testing.T) *jobqueue.Client {
 	c := jobqueue.NewMemory(jobqueue.WithLogger(quiet))
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for _, key := range []string{"a", "b", "c"} {
-		_, err := c.Add(t.Context(), "orders/expire", []byte("body of "+key), jobqueue.Key(key), jobqueue.In(time.Hour))
+		_, err := c.Add(t.Context(), "orders/expire", []byte("body of "+key), jobqueue.Key(key),
+			jobqueue.In(time.Hour))
 		require.NoError(t, err)
 	}
 	_, err := c.Add(t.Context(), "mail", []byte("\xff\x00 secret"), jobqueue.MaxAttempts(1))
@@ -139,23 +140,31 @@ func TestChanges(t *testing.T) {
 		status        int
 	}{
 		{`{"do":"add","queue":"letters","body":"hi","in":"3d","key":"k"}`, `"id":"`, 200},
-		{`{"do":"add","queue":"letters","key":"k","on_conflict":"fail"}`, `"code":"key_exists"`, 409},
-		{`{"do":"add","queue":"letters","body_base64":"/wA=","at":"2100-01-01T00:00:00Z"}`, `"n":1`, 200},
+		{`{"do":"add","queue":"letters","key":"k","on_conflict":"fail"}`, `"code":"key_exists"`,
+			409},
+		{`{"do":"add","queue":"letters","body_base64":"/wA=","at":"2100-01-01T00:00:00Z"}`, `"n":1`,
+			200},
 		{`{"do":"add","queue":"letters","body_base64":"/wA=","body":"x"}`, `one body`, 400},
 		{`{"do":"add","queue":"letters","at":"2100-01-01T00:00:00Z","in":"1s"}`, `one time`, 400},
-		{`{"do":"add","queue":"letters","every":"1h","times":2,"priority":-1,"max_attempts":3,"retain":"1h"}`, `"n":1`, 200},
+		{`{"do":"add","queue":"letters","every":"1h","times":2,"until":"2100-01-01T00:00:00Z"}`,
+			`"n":1`, 200},
+		{`{"do":"add","queue":"letters","priority":-1,"max_attempts":3,"retain":"1h"}`,
+			`"n":1`, 200},
 		{`{"do":"add","queue":"letters","every":"soon"}`, `not a duration`, 400},
 		{`{"do":"add","queue":"letters","cron":"* *"}`, `"code":"bad_schedule"`, 400},
-		{`{"do":"add","queue":"letters","cron":"* * * * *","zone":"Mars"}`, `"code":"bad_zone"`, 400},
+		{`{"do":"add","queue":"letters","cron":"* * * * *","zone":"Mars"}`, `"code":"bad_zone"`,
+			400},
 		{`{"do":"add","queue":"letters","scheduler":"none"}`, `"code":"bad_schedule"`, 400},
 		{`{"do":"add","queue":""}`, `"code":"bad_name"`, 400},
 		{`{"do":"reschedule","queue":"letters","key":"k","in":"0s"}`, `"n":1`, 200},
-		{`{"do":"reschedule","queue":"letters","key":"k","at":"2100-01-01T00:00:00Z"}`, `"n":1`, 200},
+		{`{"do":"reschedule","queue":"letters","key":"k","at":"2100-01-01T00:00:00Z"}`, `"n":1`,
+			200},
 		{`{"do":"reschedule","queue":"letters","key":"k"}`, `needs a time`, 400},
 		{`{"do":"reschedule","queue":"letters","in":"1s"}`, `needs the id or the key`, 400},
 		{`{"do":"cancel","queue":"letters","key":"k"}`, `"n":1`, 200},
 		{`{"do":"cancel","queue":"letters","key":"k"}`, `"code":"not_found"`, 404},
-		{`{"do":"cancel","queue":"letters","key":"k","id":"` + id + `"}`, `needs the id or the key`, 400},
+		{`{"do":"cancel","queue":"letters","key":"k","id":"` + id + `"}`, `needs the id or the key`,
+			400},
 		{`{"do":"cancel","queue":"letters","id":"17"}`, `not the id of a job`, 400},
 		{`{"do":"pause","queue":"mail"}`, `"n":1`, 200},
 		{`{"do":"requeue","queue":"mail"}`, `needs an id, or all`, 400},
@@ -176,7 +185,8 @@ func TestChanges(t *testing.T) {
 		require.Equal(t, c.status, res.StatusCode, "%s: %s", c.request, body)
 		require.Contains(t, body, c.want, c.request)
 	}
-	res, _ := ask(h, "POST", "/", `{"do":"add","queue":"q","body":"`+strings.Repeat("x", 2<<20)+`"}`)
+	res, _ := ask(h, "POST", "/", `{"do":"add","queue":"q","body":"`+strings.Repeat("x",
+		2<<20)+`"}`)
 	require.Equal(t, http.StatusRequestEntityTooLarge, res.StatusCode)
 }
 
@@ -197,7 +207,8 @@ func TestCrossSite(t *testing.T) {
 		{"Content-Type", ""},
 	} {
 		res, body := ask(h, "POST", "http://jobs.example/", cancel, headers...)
-		require.Contains(t, []int{http.StatusForbidden, http.StatusUnsupportedMediaType}, res.StatusCode, "%v: %s", headers, body)
+		require.Contains(t, []int{http.StatusForbidden, http.StatusUnsupportedMediaType},
+			res.StatusCode, "%v: %s", headers, body)
 		_, err := c.Get(t.Context(), "orders/expire", jobqueue.ByKey("a"))
 		require.NoError(t, err, "%v", headers)
 	}
@@ -225,11 +236,13 @@ func TestHosts(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w.Code
 	}
-	for _, host := range []string{"localhost", "localhost:6060", "LOCALHOST:1", "jobs.localhost:6060", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:6060"} {
+	for _, host := range []string{"localhost", "localhost:6060", "LOCALHOST:1",
+		"jobs.localhost:6060", "127.0.0.1", "127.9.9.9:80", "[::1]", "[::1]:6060"} {
 		require.Equal(t, 200, status(Handler(c), "127.0.0.1", host), host)
 		require.Equal(t, 200, status(Handler(c), "::1", host), host)
 	}
-	for _, host := range []string{"evil.example", "evil.example:6060", "localhost.evil.example", "", "10.0.0.1", "0.0.0.0", "[::]:1"} {
+	for _, host := range []string{"evil.example", "evil.example:6060", "localhost.evil.example", "",
+		"10.0.0.1", "0.0.0.0", "[::]:1"} {
 		require.Equal(t, 403, status(Handler(c), "127.0.0.1", host), host)
 		require.Equal(t, 200, status(Handler(c), "10.0.0.7", host), host)
 	}
@@ -243,12 +256,15 @@ func TestHosts(t *testing.T) {
 func TestReadOnly(t *testing.T) {
 	c := some(t)
 	h := Handler(c, ReadOnly(), Backups(t.TempDir()))
-	for _, do := range []string{"add", "cancel", "reschedule", "requeue", "pause", "resume", "purge", "backup", "x"} {
-		res, body := ask(h, "POST", "/", `{"do":"`+do+`","queue":"orders/expire","key":"a","in":"1s","state":"delayed","all":true}`)
+	for _, do := range []string{"add", "cancel", "reschedule", "requeue", "pause", "resume",
+		"purge", "backup", "x"} {
+		res, body := ask(h, "POST", "/",
+			`{"do":"`+do+`","queue":"orders/expire","key":"a","in":"1s","state":"delayed"}`)
 		require.Equal(t, http.StatusForbidden, res.StatusCode)
 		require.Contains(t, body, `"code":"read_only"`)
 	}
-	for _, target := range []string{"/", "/?queue=orders%2Fexpire", "/?queue=mail&state=dead", "/?queue=orders%2Fexpire&key=a"} {
+	for _, target := range []string{"/", "/?queue=orders%2Fexpire", "/?queue=mail&state=dead",
+		"/?queue=orders%2Fexpire&key=a"} {
 		_, body := ask(h, "GET", target, "")
 		require.NotContains(t, body, `data-do=`, target)
 		require.NotContains(t, body, "<dialog", target)
@@ -263,7 +279,8 @@ func TestReadOnly(t *testing.T) {
 func TestHideBodies(t *testing.T) {
 	c := some(t)
 	for _, target := range []string{
-		"/?", "/?queue=orders%2Fexpire", "/?queue=orders%2Fexpire&state=delayed", "/?queue=orders%2Fexpire&key=a",
+		"/?", "/?queue=orders%2Fexpire", "/?queue=orders%2Fexpire&state=delayed",
+		"/?queue=orders%2Fexpire&key=a",
 		"/?queue=mail", "/?queue=mail&state=dead",
 	} {
 		for _, format := range []string{"", "&format=json"} {
@@ -286,7 +303,8 @@ func TestBackups(t *testing.T) {
 	require.NoError(t, err)
 	folder := t.TempDir()
 	h := Handler(c, Backups(folder))
-	for _, name := range []string{"", ".", "..", "../x", "a/b", `a\b`, "/etc/x", ".hidden", "a\x00", "é", strings.Repeat("x", 101)} {
+	for _, name := range []string{"", ".", "..", "../x", "a/b", `a\b`, "/etc/x", ".hidden", "a\x00",
+		"é", strings.Repeat("x", 101)} {
 		data, err := json.Marshal(manage.Action{Do: manage.DoBackup, Backup: name})
 		require.NoError(t, err)
 		res, body := ask(h, "POST", "/", string(data))
@@ -307,8 +325,8 @@ func TestBackups(t *testing.T) {
 	require.NoError(t, copied.Close())
 }
 
-// TestMounted: the addresses in the page lead back to the handler, under a prefix or stripped of it,
-// with a slash at the end or without.
+// TestMounted: the addresses in the page lead back to the handler, under a prefix or stripped of
+// it, with a slash at the end or without.
 func TestMounted(t *testing.T) {
 	c := some(t)
 	mux := http.NewServeMux()
@@ -317,7 +335,8 @@ func TestMounted(t *testing.T) {
 	mux.Handle("/stripped/", http.StripPrefix("/stripped", Handler(c)))
 	address := regexp.MustCompile(`href="([^"]*)"`)
 	for _, path := range []string{"/debug/jobs/", "/exact", "/stripped/"} {
-		for _, query := range []string{"", "?queue=orders%2Fexpire", "?queue=orders%2Fexpire&state=delayed&limit=2", "?queue=mail"} {
+		for _, query := range []string{"", "?queue=orders%2Fexpire",
+			"?queue=orders%2Fexpire&state=delayed&limit=2", "?queue=mail"} {
 			res, body := ask(mux, "GET", path+query, "")
 			require.Equal(t, 200, res.StatusCode)
 			seen := map[string]bool{}
@@ -340,7 +359,8 @@ func TestMounted(t *testing.T) {
 // TestSelfContained: the page loads nothing, and its policy allows only its own script and style.
 func TestSelfContained(t *testing.T) {
 	c := some(t)
-	for _, target := range []string{"/", "/?queue=mail", "/?queue=orders%2Fexpire&key=a", "/?queue=nothing"} {
+	for _, target := range []string{"/", "/?queue=mail", "/?queue=orders%2Fexpire&key=a",
+		"/?queue=nothing"} {
 		res, body := ask(Handler(c), "GET", target, "")
 		require.Less(t, len(body), 64<<10)
 		require.NotRegexp(t, `(?i)\bhttps?:|\bwss?:|["'(=]\s*//`, body)
@@ -350,10 +370,12 @@ func TestSelfContained(t *testing.T) {
 		require.Contains(t, policy, "default-src 'none';")
 		require.NotContains(t, policy, "unsafe")
 		for _, element := range []string{"script", "style"} {
-			parts := regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(body, -1)
+			whole := regexp.MustCompile(`(?s)<` + element + `>(.*?)</` + element + `>`)
+			parts := whole.FindAllStringSubmatch(body, -1)
 			require.Len(t, parts, 1)
 			sum := sha256.Sum256([]byte(parts[0][1]))
-			require.Contains(t, policy, element+"-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';")
+			require.Contains(t, policy,
+				element+"-src 'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"';")
 		}
 	}
 }
@@ -363,19 +385,23 @@ func TestSelfContained(t *testing.T) {
 func TestHostile(t *testing.T) {
 	plain := 0
 	for _, text := range []string{
-		"plain", `<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onfocus='alert(1)`,
-		`</title></style></script></pre>`, `javascript:alert(1)`, `a&b=c&queue=d#e?f`, "{{ .Name }}", "héllo 時輪",
+		"plain", `<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`,
+		`' onfocus='alert(1)`,
+		`</title></style></script></pre>`, `javascript:alert(1)`, `a&b=c&queue=d#e?f`,
+		"{{ .Name }}", "héllo 時輪",
 		"../../x", "%3Cb%3E",
 	} {
 		c := jobqueue.NewMemory(jobqueue.WithLogger(quiet))
-		_, err := c.Add(t.Context(), text, []byte(text), jobqueue.Key(text), jobqueue.MaxAttempts(1))
+		_, err := c.Add(t.Context(), text, []byte(text), jobqueue.Key(text),
+			jobqueue.MaxAttempts(1))
 		require.NoError(t, err)
 		got, err := c.Reserve(t.Context(), text, 1, time.Minute)
 		require.NoError(t, err)
 		require.NoError(t, got[0].Bury(t.Context(), text))
 		tags := 0
 		q := url.QueryEscape(text)
-		for _, target := range []string{"/", "/?queue=" + q, "/?state=dead&queue=" + q, "/?queue=" + q + "&id=" + got[0].ID.String()} {
+		for _, target := range []string{"/", "/?queue=" + q, "/?state=dead&queue=" + q, "/?queue=" +
+			q + "&id=" + got[0].ID.String()} {
 			res, body := ask(Handler(c), "GET", target, "")
 			require.Equal(t, 200, res.StatusCode)
 			_, main, _ := strings.Cut(body, "<body>")
@@ -388,7 +414,8 @@ func TestHostile(t *testing.T) {
 		_, body := ask(Handler(c), "GET", "/?format=json&queue="+q+"&id="+got[0].ID.String(), "")
 		var job manage.Job
 		require.NoError(t, json.Unmarshal([]byte(body), &job))
-		require.Equal(t, []string{text, text, text, text}, []string{job.Queue, job.Key, job.Body, job.LastError})
+		require.Equal(t, []string{text, text, text, text},
+			[]string{job.Queue, job.Key, job.Body, job.LastError})
 		require.NoError(t, c.Close())
 	}
 }
@@ -478,8 +505,10 @@ func TestDue(t *testing.T) {
 		c := jobqueue.NewMemory()
 		defer c.Close()
 		for _, in := range []time.Duration{
-			0, time.Millisecond, time.Second, time.Second + 1, 59 * time.Second, time.Minute, 61 * time.Second, time.Hour,
-			time.Hour + time.Minute, 23 * time.Hour, 24 * time.Hour, 24*time.Hour + time.Millisecond, 1000 * time.Hour,
+			0, time.Millisecond, time.Second, time.Second + 1, 59 * time.Second, time.Minute,
+			61 * time.Second, time.Hour,
+			time.Hour + time.Minute, 23 * time.Hour, 24 * time.Hour, 24*time.Hour +
+				time.Millisecond, 1000 * time.Hour,
 		} {
 			_, err := c.Add(t.Context(), "q", nil, jobqueue.In(in))
 			require.NoError(t, err)
@@ -524,11 +553,13 @@ func TestREADME(t *testing.T) {
 			}
 		}
 	}
-	for _, v := range []any{manage.Overview{}, manage.Due{}, manage.Jobs{}, manage.Action{}, manage.Result{}, manage.Failure{}} {
+	for _, v := range []any{manage.Overview{}, manage.Due{}, manage.Jobs{}, manage.Action{},
+		manage.Result{}, manage.Failure{}} {
 		fields(reflect.TypeOf(v))
 	}
 	for _, do := range []string{
-		manage.DoAdd, manage.DoCancel, manage.DoReschedule, manage.DoRequeue, manage.DoPause, manage.DoResume, manage.DoPurge, manage.DoBackup,
+		manage.DoAdd, manage.DoCancel, manage.DoReschedule, manage.DoRequeue, manage.DoPause,
+		manage.DoResume, manage.DoPurge, manage.DoBackup,
 	} {
 		require.Contains(t, string(data), "`"+do+"`")
 	}

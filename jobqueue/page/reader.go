@@ -84,7 +84,9 @@ func (r *reader) rate(o *manage.Overview) {
 		for i := range o.Queues {
 			q := &o.Queues[i]
 			if b := before[q.Name]; b != nil && over > 0 {
-				per := func(now, before int64) float64 { return float64(now-before) / over.Seconds() }
+				per := func(now, before int64) float64 {
+					return float64(now-before) / over.Seconds()
+				}
 				q.Rate = &manage.Rate{
 					Over:      over,
 					Added:     per(q.Counters.Added, b.Added),

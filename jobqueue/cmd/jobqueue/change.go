@@ -25,8 +25,8 @@ func (c *call) do(a manage.Action, say func(r *manage.Result) string) error {
 	return err
 }
 
-// each carries out an action on every job that the arguments after the queue, or a key, name. It goes
-// on after an error.
+// each carries out an action on every job that the arguments after the queue, or a key, name. It
+// goes on after an error.
 func (c *call) each(a manage.Action, key string, say func(r *manage.Result) string) error {
 	a.Queue = c.arg(0)
 	if (len(c.args) == 1) == (key == "") {
@@ -62,14 +62,18 @@ func add(c *call) error {
 	c.duration(&a.In, "in", "due after this `duration`; the default is now")
 	c.flags.Var(&at, "at", "due at this `instant`")
 	c.flags.StringVar(&a.Key, "key", "", "the `key` of the job")
-	c.flags.StringVar(&a.OnConflict, "on-conflict", "keep", "if a live job has the key: keep, replace or fail")
-	c.flags.IntVar(&a.Priority, "priority", 0, "which of those due at once goes first: the lower `number`")
-	c.flags.IntVar(&a.Attempts, "attempts", 0, "dead after this `number` of attempts; 0 is the handler's choice")
+	c.flags.StringVar(&a.OnConflict, "on-conflict", "keep",
+		"if a live job has the key: keep, replace or fail")
+	c.flags.IntVar(&a.Priority, "priority", 0,
+		"which of those due at once goes first: the lower `number`")
+	c.flags.IntVar(&a.Attempts, "attempts", 0,
+		"dead after this `number` of attempts; 0 is the handler's choice")
 	c.duration(&a.Retain, "retain", "keep it for this `duration` after it is done")
 	c.duration(&a.Every, "every", "recur with this period, a `duration`")
 	c.flags.StringVar(&a.Cron, "cron", "", "recur at the times of this crontab `line`")
 	c.flags.StringVar(&a.Scheduler, "scheduler", "", "recur as the scheduler of this `name` says")
-	c.flags.StringVar(&a.Zone, "zone", "", "the time zone of -cron and -scheduler; the default is UTC")
+	c.flags.StringVar(&a.Zone, "zone", "",
+		"the time zone of -cron and -scheduler; the default is UTC")
 	c.flags.IntVar(&a.Times, "times", 0, "end after this `number` of runs")
 	c.flags.Var(&until, "until", "no run after this `instant`")
 	if err := c.parse(1, 2); err != nil {
@@ -129,7 +133,8 @@ func reschedule(c *call) error {
 }
 
 func requeue(c *call) error {
-	all := c.flags.Bool("all", false, "all dead jobs of the queue, except those whose key a live job has")
+	all := c.flags.Bool("all", false,
+		"all dead jobs of the queue, except those whose key a live job has")
 	if err := c.parse(1, -1); err != nil {
 		return err
 	}
@@ -137,7 +142,8 @@ func requeue(c *call) error {
 		return misused("either IDs or -all")
 	}
 	if !*all {
-		return c.each(manage.Action{Do: manage.DoRequeue}, "", func(*manage.Result) string { return "requeued" })
+		return c.each(manage.Action{Do: manage.DoRequeue}, "",
+			func(*manage.Result) string { return "requeued" })
 	}
 	return c.using(func() error {
 		return c.do(manage.Action{Do: manage.DoRequeue, Queue: c.arg(0), All: true},
@@ -166,7 +172,8 @@ func resume(c *call) error {
 }
 
 func purge(c *call) error {
-	state := c.flags.String("state", "", "remove the jobs in this `state`: delayed, ready, dead or done")
+	state := c.flags.String("state", "",
+		"remove the jobs in this `state`: delayed, ready, dead or done")
 	yes := c.flags.Bool("yes", false, "remove them; without it their number is printed")
 	if err := c.parse(1, 1); err != nil {
 		return err
@@ -181,7 +188,8 @@ func purge(c *call) error {
 				return err
 			}
 			q := &o.Queues[0]
-			n := map[string]int{"delayed": q.Delayed, "ready": q.Ready, "dead": q.Dead, "done": q.Done}[*state]
+			n := map[string]int{"delayed": q.Delayed, "ready": q.Ready, "dead": q.Dead,
+				"done": q.Done}[*state]
 			return fmt.Errorf("%s of %s: %s would be removed; to remove them pass -yes",
 				*state, q.Name, manage.Some(n))
 		}

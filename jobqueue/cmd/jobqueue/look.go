@@ -39,7 +39,8 @@ func (c *call) writeQueues(o *manage.Overview, w io.Writer) {
 		fmt.Fprintln(w, "There is no queue yet.")
 	} else {
 		t := table{
-			head: []string{"QUEUE", "DELAYED", "READY", "LEASED", "DEAD", "DONE", "NEXT", "LATE 99 %"},
+			head: []string{"QUEUE", "DELAYED", "READY", "LEASED", "DEAD", "DONE", "NEXT",
+				"LATE 99 %"},
 			left: "Lrrrrrrr",
 		}
 		for i := range o.Queues {
@@ -49,7 +50,8 @@ func (c *call) writeQueues(o *manage.Overview, w io.Writer) {
 				next = "paused"
 			}
 			t.add(q.Name, manage.Count(q.Delayed), manage.Count(q.Ready), manage.Count(q.Leased),
-				manage.Count(q.Dead), manage.Count(q.Done), next, quantile(q.Lateness.P99, q.Lateness))
+				manage.Count(q.Dead), manage.Count(q.Done), next,
+				quantile(q.Lateness.P99, q.Lateness))
 		}
 		t.write(w, c.columns())
 	}
@@ -120,7 +122,8 @@ func (c *call) writeQueue(q *manage.Queue) error {
 			name string
 			t    manage.Times
 		}{{"lateness", q.Lateness}, {"handlers", q.Duration}} {
-			t.add(row.name, quantile(row.t.P50, row.t), quantile(row.t.P90, row.t), quantile(row.t.P99, row.t),
+			t.add(row.name, quantile(row.t.P50, row.t), quantile(row.t.P90, row.t),
+				quantile(row.t.P99, row.t),
 				quantile(row.t.Mean, row.t), manage.Count(row.t.Samples))
 		}
 		t.write(c.out, c.columns())
@@ -142,7 +145,8 @@ func (c *call) queues() ([]string, error) {
 }
 
 func list(c *call) error {
-	state := c.flags.String("state", "", "list the jobs in this `state`: delayed, ready, leased, dead, done")
+	state := c.flags.String("state", "",
+		"list the jobs in this `state`: delayed, ready, leased, dead, done")
 	limit := c.flags.Int("limit", 50, "list up to this `number` of jobs, at most 1000")
 	after := c.flags.String("after", "", "go on behind this `cursor`, which ended the page before")
 	abs := c.flags.Bool("abs", false, "show instants instead of durations")
@@ -278,7 +282,8 @@ func attempts(j *manage.Job) string {
 }
 
 func show(c *call) error {
-	key := c.flags.String("key", "", "show the live job with this `key` instead of the one with an ID")
+	key := c.flags.String("key", "",
+		"show the live job with this `key` instead of the one with an ID")
 	raw := c.flags.Bool("body", false, "print the body only, as it is")
 	if err := c.parse(1, 2); err != nil {
 		return err
@@ -392,7 +397,8 @@ func due(c *call) error {
 		case c.json:
 			return c.print(d)
 		}
-		fmt.Fprintf(c.out, "%s ready now, %s due after a day\n", manage.Some(d.Overdue), manage.Count(d.Later))
+		fmt.Fprintf(c.out, "%s ready now, %s due after a day\n", manage.Some(d.Overdue),
+			manage.Count(d.Later))
 		for _, span := range d.Spans {
 			writeSpan(c.out, span)
 		}
@@ -427,7 +433,8 @@ func writeSpan(w io.Writer, span manage.Span) {
 		if count > 0 {
 			bar = max(bar, 1)
 		}
-		line := fmt.Sprintf("%8s  %*s  %s", from, counts, manage.Count(count), strings.Repeat("#", bar))
+		line := fmt.Sprintf("%8s  %*s  %s", from, counts, manage.Count(count),
+			strings.Repeat("#", bar))
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 }
@@ -477,7 +484,8 @@ func watch(c *call) error {
 // writeRates writes what goes on in the queues, in place of the reading before if that is possible.
 func (c *call) writeRates(o *manage.Overview, isFirst bool) error {
 	t := table{
-		head: []string{"QUEUE", "DELAYED", "READY", "LEASED", "DEAD", "ADDED", "DELIVERED", "LATE 99 %"},
+		head: []string{"QUEUE", "DELAYED", "READY", "LEASED", "DEAD", "ADDED", "DELIVERED",
+			"LATE 99 %"},
 		left: "Lrrrrrrr",
 	}
 	for i := range o.Queues {

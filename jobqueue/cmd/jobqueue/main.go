@@ -1,13 +1,14 @@
-// Command jobqueue looks at the jobs of a job queue and changes them: in a directory that no process
-// has open, or through the page of a running process.
+// Command jobqueue looks at the jobs of a job queue and changes them: in a directory that no
+// process has open, or through the page of a running process.
 //
 //	jobqueue stats -url http://localhost:6060/jobs/
 //	jobqueue dead orders/expire -file orders.db
 //	jobqueue requeue orders/expire -all -file orders.db
 //
-// Tables are at most 80 columns wide and have no colours. With -json it prints the JSON of the page, an
-// object on a line. The exit status is 0 if all was done, 1 if something failed, and 2 if the command
-// line makes no sense. jobqueue -h lists the commands, and jobqueue COMMAND -h explains one.
+// Tables are at most 80 columns wide and have no colours. With -json it prints the JSON of the
+// page, an object on a line. The exit status is 0 if all was done, 1 if something failed, and 2 if
+// the command line makes no sense. jobqueue -h lists the commands, and jobqueue COMMAND -h explains
+// one.
 package main
 
 import (
@@ -138,7 +139,8 @@ func (p *program) main(ctx context.Context, args []string) int {
 			return p.run(ctx, c, rest)
 		}
 	}
-	fmt.Fprintf(p.errs, "jobqueue: there is no command %s; jobqueue -h lists them\n", manage.Quote(name))
+	fmt.Fprintf(p.errs, "jobqueue: there is no command %s; jobqueue -h lists them\n",
+		manage.Quote(name))
 	return exitUsage
 }
 
@@ -170,10 +172,13 @@ type call struct {
 }
 
 func (p *program) run(ctx context.Context, cmd command, args []string) int {
-	c := &call{program: p, ctx: ctx, args: args, flags: flag.NewFlagSet(cmd.name, flag.ContinueOnError)}
+	c := &call{program: p, ctx: ctx, args: args,
+		flags: flag.NewFlagSet(cmd.name, flag.ContinueOnError)}
 	c.flags.SetOutput(io.Discard)
-	c.flags.StringVar(&c.file, "file", "", "the `path` of a store that no process has open\n(default $JOBQUEUE_FILE)")
-	c.flags.StringVar(&c.url, "url", "", "the `address` of the page of a running process\n(default $JOBQUEUE_URL)")
+	c.flags.StringVar(&c.file, "file", "",
+		"the `path` of a store that no process has open\n(default $JOBQUEUE_FILE)")
+	c.flags.StringVar(&c.url, "url", "",
+		"the `address` of the page of a running process\n(default $JOBQUEUE_URL)")
 	c.flags.BoolVar(&c.json, "json", false, "print JSON, an object on a line")
 	c.flags.BoolVar(&c.wide, "wide", false, "do not cut tables to 80 columns")
 	err := cmd.run(c)
@@ -182,7 +187,8 @@ func (p *program) run(ctx context.Context, cmd command, args []string) int {
 	case err == nil:
 		return 0
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(p.out, "usage: jobqueue %s [flags] %s\n\n%s.\n", cmd.name, cmd.args, upper(cmd.about))
+		fmt.Fprintf(p.out, "usage: jobqueue %s [flags] %s\n\n%s.\n", cmd.name, cmd.args,
+			upper(cmd.about))
 		if cmd.help != "" {
 			fmt.Fprintln(p.out, cmd.help)
 		}
@@ -191,8 +197,9 @@ func (p *program) run(ctx context.Context, cmd command, args []string) int {
 		c.flags.PrintDefaults()
 		return 0
 	case errors.As(err, &use):
-		fmt.Fprintf(p.errs, "jobqueue %s: %v\nusage: jobqueue %s [flags] %s; jobqueue %s -h explains it\n",
-			cmd.name, err, cmd.name, cmd.args, cmd.name)
+		fmt.Fprintf(p.errs, "jobqueue %[1]s: %[2]v\n"+
+			"usage: jobqueue %[1]s [flags] %[3]s; jobqueue %[1]s -h explains it\n",
+			cmd.name, err, cmd.args)
 		return exitUsage
 	case errors.Is(err, errReported):
 	default:
@@ -279,7 +286,8 @@ func (c *call) using(do func() error) error {
 // fileError says what to do about a store that cannot be opened.
 func fileError(path string, err error) error {
 	if errors.Is(err, jobqueue.ErrLocked) {
-		return fmt.Errorf("%s: another process has it open; if that serves the page, pass its address with -url instead of -file", path)
+		return fmt.Errorf("%s: another process has it open; if that serves the page, "+
+			"pass its address with -url instead of -file", path)
 	}
 	return err
 }
@@ -289,7 +297,8 @@ func isStore(path string) error {
 	if _, err := os.Stat(path); err != nil {
 		return err
 	}
-	if found, err := filepath.Glob(filepath.Join(path, "MANIFEST-*")); err != nil || len(found) == 0 {
+	if found, err := filepath.Glob(filepath.Join(path, "MANIFEST-*")); err != nil ||
+		len(found) == 0 {
 		return fmt.Errorf("%s: there is no job queue in it", path)
 	}
 	return nil

@@ -43,17 +43,21 @@ func shop(t *testing.T) *jobqueue.Client {
 		require.NoError(t, err)
 	}
 	for i := range 40 {
-		add("orders/expire", fmt.Sprintf(`{"order":%d,"lines":[{"sku":"A-17","n":2},{"sku":"B-4","n":1}]}`, i+1),
-			jobqueue.In(time.Duration(i*i)*7*time.Second+10*time.Second), jobqueue.Key(fmt.Sprintf("order-%d", i+1)))
+		const body = `{"order":%d,"lines":[{"sku":"A-17","n":2},{"sku":"B-4","n":1}]}`
+		add("orders/expire", fmt.Sprintf(body, i+1),
+			jobqueue.In(time.Duration(i*i)*7*time.Second+10*time.Second),
+			jobqueue.Key(fmt.Sprintf("order-%d", i+1)))
 	}
-	add("webhooks", `{"url":"https://shop.example/hook"}`, jobqueue.MaxAttempts(2), jobqueue.Retain(time.Hour))
+	add("webhooks", `{"url":"https://shop.example/hook"}`, jobqueue.MaxAttempts(2),
+		jobqueue.Retain(time.Hour))
 	add("webhooks", "\x89PNG\x00\xff", jobqueue.MaxAttempts(1))
 	add("webhooks", "Dear\x1b[31m customer,\nhello", jobqueue.MaxAttempts(1))
 	add("webhooks", "fine", jobqueue.Retain(time.Hour))
 	add("imports", "batch 0")
 	add("imports", "batch 1")
 	add("imports", "batch 2", jobqueue.Priority(5))
-	add("reports", "", jobqueue.Cron("0 6 * * *", "Europe/Berlin"), jobqueue.Key("daily"), jobqueue.Times(10))
+	add("reports", "", jobqueue.Cron("0 6 * * *", "Europe/Berlin"), jobqueue.Key("daily"),
+		jobqueue.Times(10))
 	add("letters", "Dear me", jobqueue.At(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)))
 	require.NoError(t, c.Limit(ctx, "orders/", jobqueue.Limits{Jobs: 100, Bytes: 1e6}))
 	require.NoError(t, c.Limit(ctx, "imports", jobqueue.Limits{Jobs: 5, DropOldest: true}))
@@ -103,7 +107,8 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // both runs f with a program on a file and one on a page.
-func both(t *testing.T, f func(t *testing.T, c *jobqueue.Client, p *program, in, out, errs *bytes.Buffer)) {
+func both(t *testing.T, f func(t *testing.T, c *jobqueue.Client, p *program, in, out,
+	errs *bytes.Buffer)) {
 	for _, where := range []string{"file", "page"} {
 		t.Run(where, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -113,7 +118,8 @@ func both(t *testing.T, f func(t *testing.T, c *jobqueue.Client, p *program, in,
 					in: in, out: out, errs: errs,
 					getenv: func(name string) string {
 						return map[string]string{
-							"file JOBQUEUE_FILE": "orders.db", "page JOBQUEUE_URL": "http://localhost:6060/jobs/",
+							"file JOBQUEUE_FILE": "orders.db",
+							"page JOBQUEUE_URL":  "http://localhost:6060/jobs/",
 						}[where+" "+name]
 					},
 					open: func(string) (manage.Service, func() error, error) {
@@ -127,8 +133,8 @@ func both(t *testing.T, f func(t *testing.T, c *jobqueue.Client, p *program, in,
 	}
 }
 
-// TestTranscripts runs the command lines in testdata, which begin with $, on a file and through a page,
-// and compares what they print with the lines that follow.
+// TestTranscripts runs the command lines in testdata, which begin with $, on a file and through a
+// page, and compares what they print with the lines that follow.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
@@ -166,13 +172,15 @@ func TestTranscripts(t *testing.T) {
 						fmt.Fprintf(&got, "[exit %d]\n", status)
 					}
 					require.True(t, utf8.Valid(out.Bytes()))
-					require.NotContains(t, out.String()+errs.String(), "\x1b", "safe for a terminal")
+					require.NotContains(t, out.String()+errs.String(), "\x1b",
+						"safe for a terminal")
 					if !strings.Contains(command, "-json") && !strings.Contains(command, "-wide") {
 						for printed := range strings.Lines(out.String()) {
 							if strings.HasPrefix(printed, " ... ") { // a cursor is as long as it is
 								continue
 							}
-							require.LessOrEqual(t, utf8.RuneCountInString(printed), width+1, printed)
+							require.LessOrEqual(t, utf8.RuneCountInString(printed), width+1,
+								printed)
 						}
 					}
 				}
@@ -209,16 +217,20 @@ func words(t *testing.T, s string) (words []string) {
 	return words
 }
 
-// TestJSON: what -json prints is JSON, an object on a line, and the same on a file and through a page.
+// TestJSON: what -json prints is JSON, an object on a line, and the same on a file and through a
+// page.
 func TestJSON(t *testing.T) {
 	printed := map[string][]string{}
 	both(t, func(t *testing.T, _ *jobqueue.Client, p *program, _, out, errs *bytes.Buffer) {
 		for _, args := range [][]string{
-			{"stats"}, {"stats", "webhooks"}, {"list"}, {"list", "orders/expire", "-state", "delayed", "-limit", "2"},
+			{"stats"}, {"stats", "webhooks"}, {"list"},
+			{"list", "orders/expire", "-state", "delayed", "-limit", "2"},
 			{"dead"}, {"due"}, {"due", "orders/expire"}, {"show", "reports", "-key", "daily"},
 			{"add", "imports", "-in", "1h", "x"}, {"cancel", "orders/expire", "-key", "order-3"},
-			{"reschedule", "orders/expire", "-key", "order-4", "-in", "1d"}, {"requeue", "webhooks", "-all"},
-			{"pause", "imports"}, {"resume", "imports"}, {"purge", "webhooks", "-state", "done", "-yes"},
+			{"reschedule", "orders/expire", "-key", "order-4", "-in", "1d"},
+			{"requeue", "webhooks", "-all"},
+			{"pause", "imports"}, {"resume", "imports"},
+			{"purge", "webhooks", "-state", "done", "-yes"},
 		} {
 			out.Reset()
 			require.Zero(t, p.main(t.Context(), append(args, "-json")), "%v: %s", args, errs)
@@ -242,22 +254,27 @@ func TestJSON(t *testing.T) {
 func TestBodies(t *testing.T) {
 	both(t, func(t *testing.T, _ *jobqueue.Client, p *program, in, out, errs *bytes.Buffer) {
 		for i, body := range []string{
-			"", "x", "-", "-json", "two\nlines\n", "\xff\x00\x1b[2J", "héllo 時輪", `{"a": 1}`, "\r\n",
+			"", "x", "-", "-json", "two\nlines\n", "\xff\x00\x1b[2J", "héllo 時輪", `{"a": 1}`,
+			"\r\n",
 			strings.Repeat("é", 1000), strings.Repeat("\x80", 1000),
 		} {
 			key := fmt.Sprint("body-", i)
 			in.Reset()
 			in.WriteString(body)
 			out.Reset()
-			require.Zero(t, p.main(t.Context(), []string{"add", "letters", "-key", key, "-in", "1h", "-"}), errs.String())
+			require.Zero(t, p.main(t.Context(),
+				[]string{"add", "letters", "-key", key, "-in", "1h", "-"}), errs.String())
 			out.Reset()
-			require.Zero(t, p.main(t.Context(), []string{"show", "letters", "-key", key, "-body"}), errs.String())
+			require.Zero(t, p.main(t.Context(), []string{"show", "letters", "-key", key, "-body"}),
+				errs.String())
 			require.Equal(t, body, out.String())
 		}
 		out.Reset()
-		require.Zero(t, p.main(t.Context(), []string{"add", "letters", "-key", "dashes", "--", "-json"}), errs.String())
+		require.Zero(t, p.main(t.Context(), []string{"add", "letters", "-key", "dashes", "--",
+			"-json"}), errs.String())
 		out.Reset()
-		require.Zero(t, p.main(t.Context(), []string{"show", "letters", "-key", "dashes", "-body"}), errs.String())
+		require.Zero(t, p.main(t.Context(), []string{"show", "letters", "-key", "dashes", "-body"}),
+			errs.String())
 		require.Equal(t, "-json", out.String())
 	})
 }
@@ -294,7 +311,8 @@ func TestWatch(t *testing.T) {
 			return
 		}
 		began := time.Now()
-		require.Zero(t, p.main(t.Context(), []string{"watch", "-n", "3", "-every", "5s", "webhooks"}), errs.String())
+		require.Zero(t, p.main(t.Context(), []string{"watch", "-n", "3", "-every", "5s",
+			"webhooks"}), errs.String())
 		require.Equal(t, 10*time.Second, time.Since(began))
 		readings := strings.Split(out.String(), "\n\n")
 		require.Len(t, readings, 3)
@@ -315,22 +333,30 @@ func TestWatch(t *testing.T) {
 // TestMisuse: a command line that makes no sense has status 2 and does not open anything.
 func TestMisuse(t *testing.T) {
 	for _, line := range []string{
-		"", "frobnicate", "stats a b", "list -state", "list -state sideways", "list -limit x", "show",
+		"", "frobnicate", "stats a b", "list -state", "list -state sideways", "list -limit x",
+		"show",
 		"show q", "show q 12", "show q 0000000000000 -key k", "add", "add q a b", "cancel q",
-		"cancel q zzz!", "reschedule q 0000000000002", "reschedule q 0000000000002 -in 1s -at 2000-01-01",
+		"cancel q zzz!", "reschedule q 0000000000002",
+		"reschedule q 0000000000002 -in 1s -at 2000-01-01",
 		"requeue q", "requeue q 0000000000002 -all", "purge q", "purge q -state leased", "pause",
-		"backup", "list -nonsense", "watch -every 1ms -url http://x/", "stats -file a -url http://x/", "stats -url ftp://x/",
+		"backup", "list -nonsense", "watch -every 1ms -url http://x/",
+		"stats -file a -url http://x/", "stats -url ftp://x/",
 		"stats -url x", "list -after x", "dead -after x", "list -limit 0", "list -limit 1001",
-		"add q -at yesterday", "add q -in soon", "add q -in 1h -at 2001-01-01", "add q -on-conflict x", "verify", "watch -file x",
+		"add q -at yesterday", "add q -in soon", "add q -in 1h -at 2001-01-01",
+		"add q -on-conflict x", "verify", "watch -file x",
 	} {
 		var out, errs bytes.Buffer
 		p := &program{
 			out: &out, errs: &errs, getenv: func(string) string { return "" },
-			open:   func(string) (manage.Service, func() error, error) { panic("opened") },
-			client: &http.Client{Transport: direct{http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("asked") })}},
+			open: func(string) (manage.Service, func() error, error) { panic("opened") },
+			client: &http.Client{Transport: direct{http.HandlerFunc(func(http.ResponseWriter,
+				*http.Request) {
+				panic("asked")
+			})}},
 		}
 		args := words(t, line)
-		if len(args) > 1 && !strings.Contains(line, "-url") && !strings.Contains(line, "-file") && args[0] != "verify" {
+		if len(args) > 1 && !strings.Contains(line, "-url") && !strings.Contains(line, "-file") &&
+			args[0] != "verify" {
 			args = append(args, "-file", "orders.db")
 		}
 		require.Equal(t, exitUsage, p.main(t.Context(), args), line)
@@ -347,7 +373,8 @@ func TestHelp(t *testing.T) {
 		require.Zero(t, p.main(t.Context(), args), args)
 		require.Empty(t, errs.String())
 		for line := range strings.Lines(out.String()) {
-			require.LessOrEqual(t, utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")), width+1, line)
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")),
+				width+1, line)
 		}
 		return out.String()
 	}
@@ -360,19 +387,21 @@ func TestHelp(t *testing.T) {
 	require.Contains(t, help("-version"), "jobqueue ")
 }
 
-// TestAnswersOfOthers: what is not the page of a job queue is said so, and no text of it can do harm in
-// a terminal.
+// TestAnswersOfOthers: what is not the page of a job queue is said so, and no text of it can do
+// harm in a terminal.
 func TestAnswersOfOthers(t *testing.T) {
 	for _, c := range []struct {
 		want    string
 		handler http.HandlerFunc
 	}{
-		{"http://x/jobs/ is not the page of a job queue", func(w http.ResponseWriter, _ *http.Request) {
-			fmt.Fprint(w, "<html>welcome")
-		}},
-		{`http://x/jobs/: 404 Not Found: "no \x1b[2J such page"`, func(w http.ResponseWriter, r *http.Request) {
-			http.Error(w, "no \x1b[2J such page", http.StatusNotFound)
-		}},
+		{"http://x/jobs/ is not the page of a job queue",
+			func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprint(w, "<html>welcome")
+			}},
+		{`http://x/jobs/: 404 Not Found: "no \x1b[2J such page"`,
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Error(w, "no \x1b[2J such page", http.StatusNotFound)
+			}},
 		{`boo \x1b[2J`, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(500)
@@ -382,16 +411,18 @@ func TestAnswersOfOthers(t *testing.T) {
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprint(w, `{"queues":[`)
 		}},
-		{"http://x/jobs/: the page has moved to http://y:xxxxx@z/", func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://y:secret@z/", http.StatusFound)
-		}},
+		{"http://x/jobs/: the page has moved to http://y:xxxxx@z/",
+			func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "http://y:secret@z/", http.StatusFound)
+			}},
 	} {
 		var out, errs bytes.Buffer
 		p := &program{
 			out: &out, errs: &errs, getenv: func(string) string { return "" },
 			client: &http.Client{Transport: direct{c.handler}},
 		}
-		require.Equal(t, exitFailed, p.main(t.Context(), []string{"stats", "-url", "http://x/jobs/"}))
+		require.Equal(t, exitFailed, p.main(t.Context(), []string{"stats", "-url",
+			"http://x/jobs/"}))
 		require.Equal(t, "jobqueue: "+c.want+"\n", errs.String())
 		require.Empty(t, out.String())
 	}
@@ -403,7 +434,8 @@ func TestReadOnly(t *testing.T) {
 	defer c.Close()
 	_, err := c.Add(t.Context(), "q", []byte("secret"), jobqueue.In(time.Hour), jobqueue.Key("k"))
 	require.NoError(t, err)
-	remote, err := manage.NewRemote("http://x/", &http.Client{Transport: direct{page.Handler(c, page.ReadOnly(), page.HideBodies())}})
+	remote, err := manage.NewRemote("http://x/",
+		&http.Client{Transport: direct{page.Handler(c, page.ReadOnly(), page.HideBodies())}})
 	require.NoError(t, err)
 	_, err = remote.Do(t.Context(), manage.Action{Do: manage.DoPause, Queue: "q"})
 	require.ErrorIs(t, err, manage.ErrReadOnly)
@@ -417,12 +449,13 @@ func TestReadOnly(t *testing.T) {
 		out: &out, errs: &errs, getenv: func(string) string { return "" },
 		client: &http.Client{Transport: direct{page.Handler(c, page.HideBodies())}},
 	}
-	require.Equal(t, exitFailed, p.main(t.Context(), []string{"show", "q", "-key", "k", "-body", "-url", "http://x/"}))
+	require.Equal(t, exitFailed, p.main(t.Context(), []string{"show", "q", "-key", "k", "-body",
+		"-url", "http://x/"}))
 	require.Contains(t, errs.String(), "hides bodies")
 }
 
-// TestFile: the command on a real store, backup and verification included; and while another process,
-// or in this case another Client, has it open.
+// TestFile: the command on a real store, backup and verification included; and while another
+// process, or in this case another Client, has it open.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	path, copied := filepath.Join(dir, "orders.db"), filepath.Join(dir, "copy.db")
@@ -431,7 +464,9 @@ func TestFile(t *testing.T) {
 		var out, errs bytes.Buffer
 		p := &program{
 			in: strings.NewReader(""), out: &out, errs: &errs, open: openFile,
-			getenv: func(name string) string { return map[string]string{"JOBQUEUE_FILE": path}[name] },
+			getenv: func(name string) string {
+				return map[string]string{"JOBQUEUE_FILE": path}[name]
+			},
 		}
 		require.Equal(t, status, p.main(t.Context(), args), "%v: %s%s", args, &out, &errs)
 		return out.String() + errs.String()
@@ -443,10 +478,12 @@ func TestFile(t *testing.T) {
 
 	c, err := jobqueue.Open(path)
 	require.NoError(t, err)
-	_, err = c.Add(t.Context(), "letters", []byte("Dear me"), jobqueue.In(time.Hour), jobqueue.Key("mine"))
+	_, err = c.Add(t.Context(), "letters", []byte("Dear me"), jobqueue.In(time.Hour),
+		jobqueue.Key("mine"))
 	require.NoError(t, err)
 	for _, command := range []string{"stats", "verify"} {
-		require.Contains(t, run(exitFailed, command, "-file", path), "another process has it open; if that serves the page, pass its address with -url")
+		require.Contains(t, run(exitFailed, command, "-file", path),
+			"another process has it open; if that serves the page, pass its address with -url")
 	}
 	require.NoError(t, c.Close())
 
@@ -456,7 +493,8 @@ func TestFile(t *testing.T) {
 	require.Contains(t, run(0, "backup", copied), "the backup is "+copied)
 	run(exitFailed, "backup", copied)
 	require.Contains(t, run(0, "verify", copied), "live jobs  1")
-	require.JSONEq(t, `{"queues":1,"live":1,"dead":0,"done":0,"problems":[]}`, run(0, "verify", "-json", copied))
+	require.JSONEq(t, `{"queues":1,"live":1,"dead":0,"done":0,"problems":[]}`,
+		run(0, "verify", "-json", copied))
 	require.Contains(t, run(0, "list", "-file", copied), "again")
 
 	damaged, err := filepath.Glob(filepath.Join(copied, "MANIFEST-*"))

@@ -16,14 +16,14 @@ const width = 80
 // A table is lines of cells below a heading.
 type table struct {
 	head []string
-	left string // a letter for each column: l, r, or L for the one that is cut if lines are too long
+	left string // a letter for each column: l, r, or L for the one that is cut in long lines
 	rows [][]string
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// write writes the table, in most columns or, if that is 0, as many as it takes. Cells are made safe
-// for a terminal.
+// write writes the table, in most columns or, if that is 0, as many as it takes. Cells are made
+// safe for a terminal.
 func (t *table) write(w io.Writer, most int) {
 	lines := append([][]string{t.head}, t.rows...)
 	widths := make([]int, len(t.head))

@@ -209,11 +209,12 @@ func Line(s string) string {
 func Quote(s string) string { return strconv.Quote(s) }
 
 func isPrintable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	return utf8.ValidString(s) && !strings.ContainsFunc(s,
+		func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
-// IsText reports whether a body is a text that can be shown as it is: UTF-8 with line ends and tabs,
-// and no other characters that do not print.
+// IsText reports whether a body is a text that can be shown as it is: UTF-8 with line ends and
+// tabs, and no other characters that do not print.
 func IsText(body []byte) bool {
 	s := strings.ReplaceAll(string(body), "\r\n", "\n")
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {

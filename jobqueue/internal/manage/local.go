@@ -98,8 +98,8 @@ var spans = []struct {
 	{"day", time.Hour, 24},
 }
 
-// ends returns the ends of time for which to count so that the counts of each span are sums of these,
-// without counting any job twice.
+// ends returns the ends of time for which to count so that the counts of each span are sums of
+// these, without counting any job twice.
 var ends = func() (ends []time.Duration) {
 	ends = append(ends, 0)
 	for _, s := range spans {
@@ -360,7 +360,10 @@ func (a *Action) options() (opts []jobqueue.AddOption, err error) {
 	add(a.Priority != 0, func() jobqueue.AddOption { return jobqueue.Priority(a.Priority) })
 	add(a.Attempts != 0, func() jobqueue.AddOption { return jobqueue.MaxAttempts(a.Attempts) })
 	add(a.Cron != "", func() jobqueue.AddOption { return jobqueue.Cron(a.Cron, a.Zone) })
-	add(a.Scheduler != "", func() jobqueue.AddOption { return jobqueue.Scheduled(a.Scheduler, a.Zone) })
+	add(a.Scheduler != "", func() jobqueue.AddOption {
+		return jobqueue.Scheduled(a.Scheduler,
+			a.Zone)
+	})
 	add(a.Times != 0, func() jobqueue.AddOption { return jobqueue.Times(a.Times) })
 	add(!a.Until.IsZero(), func() jobqueue.AddOption { return jobqueue.Until(a.Until) })
 	switch a.OnConflict {

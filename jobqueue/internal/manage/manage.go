@@ -46,8 +46,8 @@ type Overview struct {
 	Namespaces []Namespace `json:"namespaces"`
 }
 
-// A Queue is a queue of an Overview. Counters, Lateness and Duration are those of one process since it
-// started.
+// A Queue is a queue of an Overview. Counters, Lateness and Duration are those of one process since
+// it started.
 type Queue struct {
 	Name   string  `json:"name"`
 	Paused bool    `json:"paused"`
@@ -111,8 +111,8 @@ type Rate struct {
 	Buried    float64       `json:"buried"`
 }
 
-// Times is what a histogram says. The percentiles are upper bounds: the real ones are at most two and
-// a half times smaller.
+// Times is what a histogram says. The percentiles are upper bounds: the real ones are at most two
+// and a half times smaller.
 type Times struct {
 	Samples int64         `json:"samples"`
 	Mean    time.Duration `json:"mean_ns"`
@@ -153,8 +153,8 @@ type Jobs struct {
 	Next  string    `json:"next"` // for the next page; empty at the end
 }
 
-// A Job is a job. A body that is UTF-8 is in Body, another one in BodyBase64. In a list both have the
-// first PreviewBytes only.
+// A Job is a job. A body that is UTF-8 is in Body, another one in BodyBase64. In a list both have
+// the first PreviewBytes only.
 type Job struct {
 	ID          jobqueue.ID   `json:"id"`
 	Queue       string        `json:"queue"`

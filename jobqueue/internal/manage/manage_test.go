@@ -39,15 +39,18 @@ func TestDuration(t *testing.T) {
 
 func TestParseDuration(t *testing.T) {
 	for s, want := range map[string]time.Duration{
-		"0": 0, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "3d": 72 * time.Hour, "1d12h": 36 * time.Hour,
-		"1d0.5h": 24*time.Hour + 30*time.Minute, "-5s": -5 * time.Second, "106751d": 106751 * 24 * time.Hour,
+		"0": 0, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "3d": 72 * time.Hour,
+		"1d12h":  36 * time.Hour,
+		"1d0.5h": 24*time.Hour + 30*time.Minute, "-5s": -5 * time.Second,
+		"106751d": 106751 * 24 * time.Hour,
 	} {
 		d, err := ParseDuration(s)
 		require.NoError(t, err, s)
 		require.Equal(t, want, d, s)
 	}
 	for _, s := range []string{
-		"", "d", "5", "1d-1h", "1d+1h", "-1d", "+1d", "1dd", "1.5d", "106752d", "106751d24h", "99999999999d", "1d 1h", "soon", "1h1d",
+		"", "d", "5", "1d-1h", "1d+1h", "-1d", "+1d", "1dd", "1.5d", "106752d", "106751d24h",
+		"99999999999d", "1d 1h", "soon", "1h1d",
 	} {
 		_, err := ParseDuration(s)
 		require.ErrorIs(t, err, jobqueue.ErrInvalid, s)
@@ -59,7 +62,8 @@ func TestTexts(t *testing.T) {
 	require.Equal(t, "in 1 min 30 s", Ago(now.Add(90*time.Second), now))
 	require.Equal(t, "2 s ago", Ago(now.Add(-2*time.Second), now))
 	require.Equal(t, "now", Ago(now.Add(-999*time.Millisecond), now))
-	require.Equal(t, "in 292 y 172 d", Ago(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), now), "the longest there is")
+	require.Equal(t, "in 292 y 172 d", Ago(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), now),
+		"the longest there is")
 	require.Equal(t, "1,234,567", Count(1234567))
 	require.Equal(t, "-1,234", Count(-1234))
 	require.Equal(t, "999", Count(999))

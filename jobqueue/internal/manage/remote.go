@@ -22,12 +22,13 @@ type Remote struct {
 	client  *http.Client
 }
 
-// NewRemote returns the Service of the page at an address. User and password in the address are sent
-// as basic authentication.
+// NewRemote returns the Service of the page at an address. User and password in the address are
+// sent as basic authentication.
 func NewRemote(address string, client *http.Client) (*Remote, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, invalid("%q is not the address of a page, such as http://localhost:6060/jobs/", address)
+		return nil, invalid("%q is not the address of a page, such as http://localhost:6060/jobs/",
+			address)
 	}
 	u.RawQuery, u.Fragment = "", ""
 	own := *client
@@ -49,7 +50,8 @@ func (r *Remote) Due(ctx context.Context, queue string) (*Due, error) {
 
 // Jobs implements Service.
 func (r *Remote) Jobs(ctx context.Context, queue, state, after string, limit int) (*Jobs, error) {
-	return get[Jobs](ctx, r, "queue", queue, "state", state, "after", after, "limit", strconv.Itoa(limit))
+	return get[Jobs](ctx, r, "queue", queue, "state", state, "after", after, "limit",
+		strconv.Itoa(limit))
 }
 
 // Job implements Service.
@@ -80,7 +82,8 @@ func get[T any](ctx context.Context, r *Remote, pairs ...string) (*T, error) {
 	return ask[T](ctx, r, http.MethodGet, query, nil)
 }
 
-func ask[T any](ctx context.Context, r *Remote, method string, query url.Values, body io.Reader) (*T, error) {
+func ask[T any](ctx context.Context, r *Remote, method string, query url.Values,
+	body io.Reader) (*T, error) {
 	address := r.address
 	address.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, method, address.String(), body)
@@ -109,7 +112,8 @@ func ask[T any](ctx context.Context, r *Remote, method string, query url.Values,
 			return nil, f.Err()
 		}
 		start, _ := io.ReadAll(io.LimitReader(answer.Body, 200))
-		return nil, fmt.Errorf("%s: %s: %s", r.address.Redacted(), answer.Status, Quote(strings.TrimSpace(string(start))))
+		return nil, fmt.Errorf("%s: %s: %s", r.address.Redacted(), answer.Status,
+			Quote(strings.TrimSpace(string(start))))
 	}
 	v := new(T)
 	if !isJSON {
