@@ -270,8 +270,8 @@ func TestBodies(t *testing.T) {
 			require.Equal(t, body, out.String())
 		}
 		out.Reset()
-		require.Zero(t, p.main(t.Context(), []string{"add", "letters", "-key", "dashes", "--",
-			"-json"}), errs.String())
+		require.Zero(t, p.main(t.Context(),
+			[]string{"add", "-in", "1h", "-key", "dashes", "--", "letters", "-json"}), errs.String())
 		out.Reset()
 		require.Zero(t, p.main(t.Context(), []string{"show", "letters", "-key", "dashes", "-body"}),
 			errs.String())
