@@ -44,7 +44,8 @@ func BenchmarkLateness(b *testing.B) {
 	start := time.Now().Add(10 * time.Millisecond)
 	for i := range b.N {
 		_, err := c.Add(b.Context(), "q", nil,
-			At(start.Add(time.Duration(i)*time.Millisecond+time.Duration(i%7)*100*time.Microsecond)))
+			At(start.Add(time.Duration(i)*time.Millisecond+
+				time.Duration(i%7)*100*time.Microsecond)))
 		if err != nil {
 			b.Fatal(err)
 		}

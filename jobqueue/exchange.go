@@ -149,7 +149,8 @@ func (d *dispatcher) report(outcomes []outcome) {
 			if o.cancelled {
 				level = slog.LevelDebug
 			}
-			d.c.set.log.Log(context.Background(), level, "jobqueue: the outcome of an attempt was refused",
+			d.c.set.log.Log(context.Background(), level,
+				"jobqueue: the outcome of an attempt was refused",
 				"queue", d.queue, "id", o.ID, "error", o.Err)
 		case o.returned:
 			d.counts.returned.Add(1)

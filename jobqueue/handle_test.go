@@ -158,13 +158,14 @@ func TestAPanicIsAFailedAttempt(t *testing.T) {
 		require.Equal(t, int64(1), q.Buried)
 		require.Equal(t, 2, strings.Count(log.String(), "msg=\"jobqueue:"))
 		require.Contains(t, log.String(),
-			"level=WARN msg=\"jobqueue: an attempt failed\" queue=q id="+job.ID.String()+" attempt=1")
+			"level=WARN msg=\"jobqueue: an attempt failed\" queue=q id="+
+				job.ID.String()+" attempt=1")
 		require.Contains(t, log.String(), "level=ERROR msg=\"jobqueue: a job is dead\"")
 	}, WithLogger(logger))
 }
 
-// TestCancelOfARunningJobIsNoWarning: what the handler returns is refused, as the caller of Cancel was
-// told.
+// TestCancelOfARunningJobIsNoWarning: what the handler returns is refused, as the caller of Cancel
+// was told.
 func TestCancelOfARunningJobIsNoWarning(t *testing.T) {
 	var log bytes.Buffer
 	bubble(t, func(t *testing.T, c *Client) {
@@ -351,19 +352,38 @@ func TestHandleIsGivenNonsense(t *testing.T) {
 					nil)
 			},
 			"jobqueue: Handle of a/: not the name of a queue": func() {
-				c.Handle("a/",
-					nop)
+				c.Handle("a/", nop)
 			},
-			"jobqueue: Workers(0)":                                      func() { Workers(0) },
-			"jobqueue: Lease(1µs) is shorter than a millisecond":        func() { Lease(time.Microsecond) },
-			"jobqueue: Timeout(0s) is not positive":                     func() { Timeout(0) },
-			"jobqueue: Attempts(-1)":                                    func() { Attempts(-1) },
-			"jobqueue: Backoff without a step":                          func() { Backoff() },
-			"jobqueue: BackoffFunc of nil":                              func() { BackoffFunc(nil) },
-			"jobqueue: WithLogger of nil":                               func() { WithLogger(nil) },
-			"jobqueue: WithGrace of a duration that is not positive":    func() { WithGrace(0) },
-			"jobqueue: WithMaxBody of a negative size":                  func() { WithMaxBody(-1) },
-			"jobqueue: RegisterScheduler without a name or a Scheduler": func() { c.RegisterScheduler("x", nil) },
+			"jobqueue: Workers(0)": func() {
+				Workers(0)
+			},
+			"jobqueue: Lease(1µs) is shorter than a millisecond": func() {
+				Lease(time.Microsecond)
+			},
+			"jobqueue: Timeout(0s) is not positive": func() {
+				Timeout(0)
+			},
+			"jobqueue: Attempts(-1)": func() {
+				Attempts(-1)
+			},
+			"jobqueue: Backoff without a step": func() {
+				Backoff()
+			},
+			"jobqueue: BackoffFunc of nil": func() {
+				BackoffFunc(nil)
+			},
+			"jobqueue: WithLogger of nil": func() {
+				WithLogger(nil)
+			},
+			"jobqueue: WithGrace of a duration that is not positive": func() {
+				WithGrace(0)
+			},
+			"jobqueue: WithMaxBody of a negative size": func() {
+				WithMaxBody(-1)
+			},
+			"jobqueue: RegisterScheduler without a name or a Scheduler": func() {
+				c.RegisterScheduler("x", nil)
+			},
 		} {
 			require.PanicsWithValue(t, message, f)
 		}

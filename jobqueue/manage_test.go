@@ -161,7 +161,8 @@ func TestTheOrderOfClaims(t *testing.T) {
 		due := time.Now().Add(time.Minute)
 		for i, opts := range [][]AddOption{
 			{At(due)}, {At(due), Priority(5)}, {At(due),
-				Priority(-5)}, {At(due)}, {At(due.Add(-1)), Priority(9)}, {At(due.Add(-1e6)), Priority(100)},
+				Priority(-5)}, {At(due)}, {At(due.Add(-1)), Priority(9)},
+			{At(due.Add(-1e6)), Priority(100)},
 		} {
 			_, err := c.Add(ctx, "q", []byte(fmt.Sprint(i)), opts...)
 			require.NoError(t, err)

@@ -58,7 +58,8 @@ func TestRecurringJobs(t *testing.T) {
 					time.Sleep(210 * time.Second) // from 1 to 4.5
 				}
 				return nil
-			}, []time.Duration{time.Minute, 270 * time.Second, 5 * time.Minute, 6 * time.Minute, 7 * time.Minute, 8 * time.Minute},
+			}, []time.Duration{time.Minute, 270 * time.Second, 5 * time.Minute,
+				6 * time.Minute, 7 * time.Minute, 8 * time.Minute},
 		},
 		"a failed run is retried, and then the next one comes": {
 			[]AddOption{Every(time.Minute)}, 150 * time.Second,

@@ -60,7 +60,8 @@ func walk(out io.Writer, tick time.Duration, delay int) error {
 
 	for before, verb := -1, "is filed in"; ; {
 		now, levels := int(time.Since(start)/tick), tw.Stats().Levels
-		holder := slices.IndexFunc(levels, func(l timingwheel.LevelStats) bool { return l.Busy > 0 })
+		holder := slices.IndexFunc(levels,
+			func(l timingwheel.LevelStats) bool { return l.Busy > 0 })
 		if holder >= 0 && holder != before && timer.Pending() {
 			width := widths[holder]
 			fmt.Fprintf(out, "\nat %3d s  it %s the %s wheel, slot %d, due at %d s\n\n",

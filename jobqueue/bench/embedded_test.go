@@ -163,7 +163,8 @@ func addMany(b *testing.B, c *jobqueue.Client, n int, due func() jobqueue.AddOpt
 	each(b, 2, (n+batch-1)/batch, func(int) error {
 		items := make([]jobqueue.Item, batch)
 		for i := range items {
-			items[i] = jobqueue.Item{Body: body, Options: []jobqueue.AddOption{jobqueue.Key(key()), due()}}
+			items[i] = jobqueue.Item{Body: body,
+				Options: []jobqueue.AddOption{jobqueue.Key(key()), due()}}
 		}
 		_, err := c.AddMany(context.Background(), queue, items)
 		return err
@@ -192,8 +193,8 @@ func BenchmarkEmbeddedAdd(b *testing.B) {
 	})
 }
 
-// BenchmarkEmbeddedPending is all that is measured beside many pending jobs. Its parts follow each other on
-// one store, as filling it takes longest.
+// BenchmarkEmbeddedPending is all that is measured beside many pending jobs. Its parts follow each
+// other on one store, as filling it takes longest.
 func BenchmarkEmbeddedPending(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "store")
 	c := open(b, path)
@@ -207,7 +208,8 @@ func BenchmarkEmbeddedPending(b *testing.B) {
 	b.Run("reschedule", func(b *testing.B) {
 		m := start(b)
 		each(b, callers, b.N, func(int) error {
-			return c.Reschedule(context.Background(), queue, random(), time.Hour+time.Duration(rand.Int64N(int64(100*time.Hour))))
+			return c.Reschedule(context.Background(), queue, random(),
+				time.Hour+time.Duration(rand.Int64N(int64(100*time.Hour))))
 		})
 		m.report(b.N)
 	})
@@ -222,8 +224,12 @@ func BenchmarkEmbeddedPending(b *testing.B) {
 		})
 		m.report(b.N)
 	})
-	var handle atomic.Value // a Client has one handler a queue, and a benchmark may run more than once
-	c.Handle(queue, func(context.Context, *jobqueue.Job) error { handle.Load().(func())(); return nil }, jobqueue.Workers(64))
+	// A Client has one handler a queue, and a benchmark may run more than once.
+	var handle atomic.Value
+	c.Handle(queue, func(context.Context, *jobqueue.Job) error {
+		handle.Load().(func())()
+		return nil
+	}, jobqueue.Workers(64))
 	b.Run("deliver", func(b *testing.B) { deliver(b, c, &handle) })
 	b.Run("memory", func(b *testing.B) {
 		debug.FreeOSMemory()
@@ -248,8 +254,8 @@ func BenchmarkEmbeddedPending(b *testing.B) {
 	})
 }
 
-// deliver adds jobs that are due at scattered times that have passed, and measures how fast handlers
-// get them and their acknowledgements are stored.
+// deliver adds jobs that are due at scattered times that have passed, and measures how fast
+// handlers get them and their acknowledgements are stored.
 func deliver(b *testing.B, c *jobqueue.Client, handle *atomic.Value) {
 	addMany(b, c, b.N, func() jobqueue.AddOption {
 		return jobqueue.At(time.Now().Add(-time.Duration(rand.Int64N(int64(time.Hour)))))
@@ -277,14 +283,16 @@ func BenchmarkEmbeddedChurn(b *testing.B) {
 	room := make(chan struct{}, held)
 	var left sync.WaitGroup
 	left.Add(b.N)
-	c.Handle(queue, func(context.Context, *jobqueue.Job) error { <-room; left.Done(); return nil }, jobqueue.Workers(64))
+	c.Handle(queue, func(context.Context, *jobqueue.Job) error { <-room; left.Done(); return nil },
+		jobqueue.Workers(64))
 	ctx, cancel := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() { c.Run(ctx) })
 	m := start(b)
 	each(b, callers, b.N, func(int) error {
 		room <- struct{}{}
-		_, err := c.Add(context.Background(), queue, body, jobqueue.In(time.Duration(rand.Int64N(int64(4*time.Second)))), jobqueue.Key(key()))
+		_, err := c.Add(context.Background(), queue, body,
+			jobqueue.In(time.Duration(rand.Int64N(int64(4*time.Second)))), jobqueue.Key(key()))
 		return err
 	})
 	left.Wait()

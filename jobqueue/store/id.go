@@ -10,7 +10,8 @@ import (
 // An ID identifies a job of a store for ever. 0 is none.
 type ID uint64
 
-var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").
+	WithPadding(base32.NoPadding)
 
 // String returns the ID as 13 digits and letters that read well aloud (Crockford's alphabet).
 func (id ID) String() string {

@@ -40,7 +40,8 @@ type Store interface {
 	// are Done or Dead by when they finished), beginning behind the cursor. The zero Cursor is
 	// the beginning. The cursor that it returns is the zero Cursor at the end. Jobs that come,
 	// go or move meanwhile may be missing or appear twice.
-	List(ctx context.Context, queue string, state State, after Cursor, limit int) ([]Job, Cursor, error)
+	List(ctx context.Context, queue string, state State, after Cursor, limit int,
+	) ([]Job, Cursor, error)
 
 	// Queues returns every queue that holds a job or has a setting, by name.
 	Queues(ctx context.Context) ([]QueueInfo, error)
@@ -281,7 +282,7 @@ type QueueInfo struct {
 	Delayed, Ready, Leased, Dead, Done int
 	Bytes                              int64         // of live jobs
 	Next                               time.Duration // as in Claim
-	Oldest                             time.Duration // how long the longest waiting ready job has been due
+	Oldest                             time.Duration // for how long it has been due
 }
 
 // A Cursor is a place in a List. Its content is the store's.

@@ -271,7 +271,8 @@ func TestBodies(t *testing.T) {
 		}
 		out.Reset()
 		require.Zero(t, p.main(t.Context(),
-			[]string{"add", "-in", "1h", "-key", "dashes", "--", "letters", "-json"}), errs.String())
+			[]string{"add", "-in", "1h", "-key", "dashes", "--", "letters",
+				"-json"}), errs.String())
 		out.Reset()
 		require.Zero(t, p.main(t.Context(), []string{"show", "letters", "-key", "dashes", "-body"}),
 			errs.String())

@@ -203,7 +203,8 @@ func groupRefused(s *suite) {
 		&store.Add{Job: keyed("c", "other")},
 	}
 	require.NoError(s, s.store.Do(s.Context(), ops))
-	for i, why := range []error{nil, store.ErrNotFound, store.ErrKeyExists, store.ErrLeaseLost, nil} {
+	for i, why := range []error{nil, store.ErrNotFound, store.ErrKeyExists, store.ErrLeaseLost,
+		nil} {
 		require.ErrorIs(s, ops[i].Outcome().Err, why, "operation %d", i)
 	}
 	require.Equal(s, []string{"a", "c"}, bodies(s.claim(9)))
@@ -250,7 +251,8 @@ func claimedOnce(s *suite) {
 			for last := false; !last; {
 				last = added.Load()
 				claim := &store.Claim{Queue: q, Max: 1 + w, Lease: time.Hour}
-				if err := s.store.Do(s.Context(), []store.Op{claim}); err != nil || claim.Err != nil {
+				if err := s.store.Do(s.Context(), []store.Op{claim}); err != nil ||
+					claim.Err != nil {
 					s.Errorf("claim: %v, %v", err, claim.Err)
 					return
 				}
@@ -261,7 +263,8 @@ func claimedOnce(s *suite) {
 					}
 					n.Add(1)
 					done := ack(j)
-					if err := s.store.Do(s.Context(), []store.Op{done}); err != nil || done.Err != nil {
+					if err := s.store.Do(s.Context(), []store.Op{done}); err != nil ||
+						done.Err != nil {
 						s.Errorf("ack: %v, %v", err, done.Err)
 					}
 				}
@@ -309,7 +312,8 @@ func oneAddWins(s *suite) {
 		ops := make([]store.Add, callers)
 		var group sync.WaitGroup
 		for i := range ops {
-			ops[i] = store.Add{Job: keyed("x", "key"), On: []store.Conflict{store.Keep, store.Fail}[i%2]}
+			ops[i] = store.Add{Job: keyed("x", "key"),
+				On: []store.Conflict{store.Keep, store.Fail}[i%2]}
 			group.Go(func() {
 				if err := s.store.Do(s.Context(), []store.Op{&ops[i]}); err != nil {
 					s.Error(err)
@@ -341,7 +345,8 @@ func closedStore(s *suite) {
 	kept := s.store
 	require.NoError(s, kept.Close())
 	s.store = nil
-	require.ErrorIs(s, kept.Do(s.Context(), []store.Op{&store.Add{Job: newJob("y")}}), store.ErrClosed)
+	require.ErrorIs(s, kept.Do(s.Context(), []store.Op{&store.Add{Job: newJob("y")}}),
+		store.ErrClosed)
 	_, err := kept.Get(s.Context(), q, byID(1))
 	require.ErrorIs(s, err, store.ErrClosed)
 	_, _, err = kept.List(s.Context(), q, store.Ready, "", 1)

@@ -84,7 +84,8 @@ func record(t *testing.T, config Config, seed uint64) []porcupine.Operation {
 				mu.Lock()
 				history = append(history, o)
 				if answer.token != 0 {
-					leases[key] = append(leases[key], store.Job{Queue: queue, ID: answer.id, Token: answer.token})
+					leases[key] = append(leases[key],
+						store.Job{Queue: queue, ID: answer.id, Token: answer.token})
 				}
 				mu.Unlock()
 			}
@@ -289,7 +290,8 @@ func (k keyState) step(c call, a answer) (bool, keyState) {
 		}
 		k.attempts++
 		k.token, k.brief = a.token, c.brief
-		return a.token != 0 && is(answer{id: k.id, token: a.token, body: k.body, attempts: k.attempts}), k
+		return a.token != 0 &&
+			is(answer{id: k.id, token: a.token, body: k.body, attempts: k.attempts}), k
 	case "finish":
 		if k.token != c.token || k.id != c.id {
 			return refused(store.ErrLeaseLost)

@@ -114,7 +114,8 @@ func TestHistoriesOfMutants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(20) {
 				history := record(t, mutantConfig(name), seed)
-				if porcupine.CheckOperationsTimeout(keyModel, history, time.Minute) == porcupine.Illegal {
+				if porcupine.CheckOperationsTimeout(keyModel, history,
+					time.Minute) == porcupine.Illegal {
 					return
 				}
 			}

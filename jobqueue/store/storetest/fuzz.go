@@ -429,7 +429,9 @@ func (c *comparison) sameList(name string, state store.State) {
 		}
 		// Those that finished in the same millisecond have no order. A dead copy has an ID that the
 		// model does not know yet; its text tells it apart, or is that of another that will do.
-		byText := func(a, b store.Job) int { return bytes.Compare([]byte(fuzzed(a)), []byte(fuzzed(b))) }
+		byText := func(a, b store.Job) int {
+			return bytes.Compare([]byte(fuzzed(a)), []byte(fuzzed(b)))
+		}
 		c.matchKnown(x, y)
 		slices.SortStableFunc(x, byText)
 		slices.SortStableFunc(y, byText)

@@ -76,7 +76,8 @@ func staleToken(s *suite) {
 	for verdict := store.Ack; verdict <= store.Again; verdict++ {
 		s.refused(store.ErrLeaseLost, finish(slow, verdict, in(time.Hour)))
 	}
-	s.refused(store.ErrLeaseLost, &store.Extend{Queue: q, ID: id, Token: slow.Token, Lease: time.Hour})
+	s.refused(store.ErrLeaseLost,
+		&store.Extend{Queue: q, ID: id, Token: slow.Token, Lease: time.Hour})
 	s.refused(store.ErrLeaseLost, &store.Finish{Queue: q, ID: id})
 	s.refused(store.ErrLeaseLost, &store.Finish{Queue: q, ID: id, Token: second.Token + 1})
 	s.refused(store.ErrLeaseLost, &store.Finish{Queue: q, ID: id + 1, Token: second.Token})

@@ -96,7 +96,8 @@ func rescheduled(s *suite) {
 	require.Equal(s, store.Delayed, s.get(id).State)
 	s.none()
 	for i := range 20 {
-		s.do(&store.Reschedule{Queue: q, Ref: byKey("key"), When: in(time.Duration(20-i) * time.Minute)})
+		s.do(&store.Reschedule{Queue: q, Ref: byKey("key"),
+			When: in(time.Duration(20-i) * time.Minute)})
 		if i == 10 && s.config.Durable {
 			s.reopen(0)
 		}

@@ -262,7 +262,10 @@ var mutants = map[string]func() *mutant{
 	},
 	"Extend does nothing": func() *mutant {
 		return instead(
-			func(_ *mutant, op store.Op) (bool, error) { _, ok := op.(*store.Extend); return ok, nil },
+			func(_ *mutant, op store.Op) (bool, error) {
+				_, ok := op.(*store.Extend)
+				return ok, nil
+			},
 		)
 	},
 	"no limit of attempts": func() *mutant {
@@ -297,7 +300,9 @@ var mutants = map[string]func() *mutant{
 	"Ack is a Retry": func() *mutant {
 		return verdict(
 			store.Ack,
-			func(_ *mutant, op *store.Finish) { op.Verdict, op.When = store.Retry, in(time.Minute) },
+			func(_ *mutant, op *store.Finish) {
+				op.Verdict, op.When = store.Retry, in(time.Minute)
+			},
 		)
 	},
 	"nothing is retained": func() *mutant {
@@ -307,7 +312,8 @@ var mutants = map[string]func() *mutant{
 		return before(func(_ *mutant, op *store.Add) { op.Job.Retain *= 2 })
 	},
 	"Again keeps Repeat": func() *mutant {
-		return verdict(store.Again, func(_ *mutant, op *store.Finish) { op.Repeat = []byte("run 1") })
+		return verdict(store.Again,
+			func(_ *mutant, op *store.Finish) { op.Repeat = []byte("run 1") })
 	},
 	"no dead copy": func() *mutant {
 		return verdict(store.Again, func(_ *mutant, op *store.Finish) { op.Failed = false })
@@ -408,7 +414,10 @@ var mutants = map[string]func() *mutant{
 	"few IDs": func() *mutant { return after(func(_ *mutant, op *store.Add) { op.ID %= 30 }) },
 	"Cancel does nothing": func() *mutant {
 		return instead(
-			func(_ *mutant, op store.Op) (bool, error) { _, ok := op.(*store.Cancel); return ok, nil },
+			func(_ *mutant, op store.Op) (bool, error) {
+				_, ok := op.(*store.Cancel)
+				return ok, nil
+			},
 		)
 	},
 	"Cancel spares dead jobs": func() *mutant {
@@ -434,7 +443,10 @@ var mutants = map[string]func() *mutant{
 	},
 	"Update does nothing": func() *mutant {
 		return instead(
-			func(_ *mutant, op store.Op) (bool, error) { _, ok := op.(*store.Update); return ok, nil },
+			func(_ *mutant, op store.Op) (bool, error) {
+				_, ok := op.(*store.Update)
+				return ok, nil
+			},
 		)
 	},
 	"Requeue counts attempts": func() *mutant {
@@ -468,7 +480,10 @@ var mutants = map[string]func() *mutant{
 		})
 	},
 	"Requeue refuses nothing": func() *mutant {
-		return (&mutant{}).refusing(func(op store.Op) bool { _, ok := op.(*store.Requeue); return ok })
+		return (&mutant{}).refusing(func(op store.Op) bool {
+			_, ok := op.(*store.Requeue)
+			return ok
+		})
 	},
 	"Purge takes all": func() *mutant {
 		return before(func(_ *mutant, op *store.Purge) { op.Max = 1000 })

@@ -136,7 +136,8 @@ func queueInfos(s *suite) {
 		j.Queue, j.Key = name, "key"
 		s.add(j, in(time.Minute))
 	}
-	s.do(limit("a/", store.Limits{Bytes: 1000}), limit("z", store.Limits{Jobs: 5}), paused("p", true))
+	s.do(limit("a/", store.Limits{Bytes: 1000}), limit("z", store.Limits{Jobs: 5}),
+		paused("p", true))
 	s.clock.Advance(time.Minute + 3*time.Second)
 	claim := &store.Claim{Queue: "b", Max: 1, Lease: lease}
 	s.do(claim)

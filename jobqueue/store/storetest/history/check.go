@@ -99,7 +99,7 @@ type job struct {
 	oneMore     bool         // but for one that was under way, and whose Begin was not written yet
 	ackAsked    map[int]bool // by attempt; true if the lease was lost by then
 	acked       bool
-	mayBeDone   bool // worked on to its end, perhaps: a handler returned nil or an Ack was asked for
+	mayBeDone   bool // perhaps worked on to its end: nil returned, or Ack called
 	found       bool
 }
 
@@ -208,7 +208,8 @@ func (c *checker) event(e Event) {
 			j.open = false
 		case e.Err == Lost:
 			// It lost its lease by a Cancel under way, or as the lease ran out.
-			if !lost && !j.cancelAsked && (j.last.Lease == 0 || e.Mono < j.last.Since+int64(j.last.Lease)) {
+			if !lost && !j.cancelAsked &&
+				(j.last.Lease == 0 || e.Mono < j.last.Since+int64(j.last.Lease)) {
 				bad(Unexpected)
 			}
 		case e.Err != Unknown:

@@ -532,7 +532,8 @@ func TestEveryRuleIsBroken(t *testing.T) {
 	}
 	for _, rule := range []string{
 		NeverAdded, OtherID, Early, NotCounted, TooMany, AfterCancel, AfterAck, NoReason,
-		StaleToken, LostEarly, LostJob, Stuck, DeadTooSoon, FoundTwice, NotAHistory, Unexpected, CameBack,
+		StaleToken, LostEarly, LostJob, Stuck, DeadTooSoon, FoundTwice, NotAHistory, Unexpected,
+		CameBack,
 	} {
 		require.True(t, broken[rule], rule)
 	}

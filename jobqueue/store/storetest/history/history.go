@@ -23,7 +23,7 @@ const (
 	Start       Kind = "start"       // a process has opened the store
 	Add         Kind = "add"         // asked for
 	Added       Kind = "added"       // told
-	Begin       Kind = "begin"       // a delivery: the handler begins, or the puller has got the job
+	Begin       Kind = "begin"       // a delivery: a handler begins, or a puller has the job
 	Return      Kind = "return"      // the handler is about to return Err
 	Ack         Kind = "ack"         // asked for by a puller
 	Acked       Kind = "acked"       // told

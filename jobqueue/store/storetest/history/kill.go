@@ -156,7 +156,7 @@ func (k *killer) sum() Summary { return Summarize(k.read()) }
 // A process is one that was started.
 type process struct {
 	cmd    *exec.Cmd
-	text   strings.Builder // what it writes; package exec sees to it that one Write goes on at a time
+	text   strings.Builder // what it writes; package exec makes one Write at a time
 	once   sync.Once
 	opened chan struct{} // closed when it says that it has opened the store, or has ended
 	ended  chan error
