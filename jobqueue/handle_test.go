@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -134,6 +135,13 @@ func TestWhatAHandlerReturnsDecides(t *testing.T) {
 				require.Equal(t, len(test.at), job.Attempts)
 			})
 		})
+	}
+}
+
+func TestIsSnooze(t *testing.T) {
+	require.True(t, IsSnooze(fmt.Errorf("later: %w", Snooze(time.Second))))
+	for _, err := range []error{nil, io.EOF, RetryIn(time.Second), Bury("over")} {
+		require.False(t, IsSnooze(err))
 	}
 }
 
