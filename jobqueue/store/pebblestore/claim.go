@@ -214,6 +214,7 @@ func (s *Store) extend(op *store.Extend) error {
 	}
 	l.end = later(s.group.now.store, op.Lease)
 	heap.Fix(&l.queue.leases, l.index)
+	s.wake(l.queue, l.end) // it may be earlier than before
 	return nil
 }
 

@@ -131,6 +131,7 @@ func (s *Store) commit() error {
 	s.finishPart()
 	b, durable := g.batch, g.durable && s.set.every == 0
 	g.batch = nil
+	g.part++ // what the group wrote is read from the database from now on
 	var err error
 	if f := s.failed.Load(); f != nil {
 		err = *f
