@@ -17,8 +17,8 @@ import (
 
 const (
 	memtableSize = 16 << 20 // larger ones cost more for each insertion than they save
-	cacheSize    = 16 << 20
-	mostTables   = 4 // memtables in memory before callers wait
+	cacheSize    = 40 << 20 // a Reschedule of random jobs takes a quarter more CPU with 16 MB
+	mostTables   = 4        // memtables in memory before callers wait
 )
 
 // options returns the options of Pebble. Filters and compression cost more than they save here: keys
