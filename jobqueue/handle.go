@@ -198,8 +198,8 @@ func RetryIn(d time.Duration) error {
 // Snooze returns an error for handlers: the job is due again in d, and the attempt does not count.
 func Snooze(d time.Duration) error { return &directive{verdict: store.Snooze, in: max(d, 0)} }
 
-// IsSnooze says whether what a handler returned puts the job off, so that middleware need not take it
-// for a failure.
+// IsSnooze says whether what a handler returned puts the job off, so that middleware need not take
+// it for a failure.
 func IsSnooze(err error) bool {
 	var d *directive
 	return errors.As(err, &d) && d.verdict == store.Snooze

@@ -16,8 +16,9 @@ import (
 )
 
 // Backup makes a copy of the store in the directory path, which must not exist, as it is at one
-// moment. The store goes on meanwhile. What was handed to Do before Backup is in the copy. On the same
-// file system most of it is links, so it takes little time. Restoring it is opening it, or a copy.
+// moment. The store goes on meanwhile. What was handed to Do before Backup is in the copy. On the
+// same file system most of it is links, so it takes little time. Restoring it is opening it, or a
+// copy.
 func (s *Store) Backup(_ context.Context, path string) error {
 	s.mu.Lock()
 	err := s.useLocked()
@@ -71,8 +72,8 @@ func Verify(path string, opts ...Option) (Report, error) {
 	return r, errors.Join(err, s.db.Close(), s.lock.Close())
 }
 
-// A crossCheck tells whether two parts of the file name the same things: it sums the hashes of those
-// in one and subtracts those in the other.
+// A crossCheck tells whether two parts of the file name the same things: it sums the hashes of
+// those in one and subtracts those in the other.
 type crossCheck struct {
 	what string
 	n    int
@@ -106,7 +107,8 @@ func (s *Store) verify(r *Report) error {
 	if err := s.db.CheckLevels(nil); err != nil {
 		r.add("the files: %v", err)
 	}
-	keys, moves := crossCheck{what: "the index of keys"}, crossCheck{what: "the places of jobs that were moved"}
+	keys := crossCheck{what: "the index of keys"}
+	moves := crossCheck{what: "the places of jobs that were moved"}
 	expiries := crossCheck{what: "the index of expiries"}
 	var origins []origin
 	found := map[uint32]*queue{}
@@ -179,8 +181,9 @@ func (s *Store) verify(r *Report) error {
 			f = &queue{}
 		}
 		delete(found, number)
-		if f.live != q.live || f.dead != q.dead || f.done != q.done || f.bytes != q.bytes || f.instants != q.instants {
-			r.add("queue %s: %d live, %d dead and %d done were counted, and %d, %d and %d are there",
+		if f.live != q.live || f.dead != q.dead || f.done != q.done || f.bytes != q.bytes ||
+			f.instants != q.instants {
+			r.add("queue %s: counted %d live, %d dead and %d done, found %d, %d and %d",
 				q.name, q.live, q.dead, q.done, f.live, f.dead, f.done)
 		}
 	}

@@ -78,7 +78,8 @@ func (s *Store) claim(op *store.Claim) error {
 				h.next()
 				continue
 			}
-			if most := attemptsOf(e, op.MaxAttempts); most > 0 && e.record.attempts >= most && len(e.record.repeat) == 0 {
+			if most := attemptsOf(e, op.MaxAttempts); most > 0 && e.record.attempts >= most &&
+				len(e.record.repeat) == 0 {
 				why := "the lease of the last attempt ended"
 				if e.record.err != "" {
 					why += "; before: " + e.record.err
@@ -133,7 +134,8 @@ func (s *Store) lease(e *entry, c *claim, d time.Duration) store.Job {
 	heap.Push(&e.queue.leases, l)
 	j := s.job(e, l, s.group.now)
 	l.loaded = false
-	l.record = record{id: e.record.id, moved: e.record.moved, retain: e.record.retain, key: e.record.key}
+	l.record = record{id: e.record.id, moved: e.record.moved, retain: e.record.retain,
+		key: e.record.key}
 	return j
 }
 
@@ -251,7 +253,8 @@ func (s *Store) finish(op *store.Finish) error {
 		s.bury(e, op.Error)
 	case store.Again:
 		if op.Failed {
-			copied := &entry{queue: e.queue, place: place{space: dead, at: s.group.now.ms()}, record: *r}
+			copied := &entry{queue: e.queue, place: place{space: dead, at: s.group.now.ms()},
+				record: *r}
 			c := &copied.record
 			c.id, c.moved, c.key, c.repeat = 0, false, "", nil
 			c.err, c.was = op.Error, e.place

@@ -43,8 +43,8 @@ func addKeyed(t *testing.T, s *Store, key string, w store.When) {
 	require.NoError(t, err)
 }
 
-// TestSteppedClock steps the wall clock while the store is open: instants follow it, durations do not,
-// and this holds after the store is opened anew.
+// TestSteppedClock steps the wall clock while the store is open: instants follow it, durations do
+// not, and this holds after the store is opened anew.
 func TestSteppedClock(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
@@ -62,7 +62,8 @@ func TestSteppedClock(t *testing.T) {
 			c.pass(time.Minute)
 			_, err := do(s, &store.Extend{Queue: "other"})
 			require.ErrorIs(t, err, store.ErrLeaseLost)
-			require.Equal(t, 1, woken, "whatever group comes first notices, and the watcher looks again")
+			require.Equal(t, 1, woken,
+				"whatever group comes first notices, and the watcher looks again")
 			require.Equal(t, []string{"in early"}, claimed(t, s))
 			j, err := s.Get(context.Background(), "q", store.Ref{Key: "in"})
 			require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 )
 
 // A group is what a call of Do writes. It is applied in parts if an operation has to read what an
-// earlier one of the group wrote; most are one part. Nothing is taken back from a part: an operation
-// reads what it needs, and fails if it must, before it writes. Guarded by Store.mu.
+// earlier one of the group wrote; most are one part. Nothing is taken back from a part: an
+// operation reads what it needs, and fails if it must, before it writes. Guarded by Store.mu.
 type group struct {
 	now     moment
 	batch   *pebble.Batch
@@ -206,8 +206,8 @@ func (s *Store) apply(b *pebble.Batch, sync bool) (err error) {
 	return s.db.Apply(b, pebble.NoSync)
 }
 
-// set1 and delete1 write to the batch what was encoded in keys and values. Their errors are those of
-// a batch that was closed.
+// set1 and delete1 write to the batch what was encoded in keys and values. Their errors are those
+// of a batch that was closed.
 func (s *Store) set1(key, value []byte) {
 	_ = s.group.batch.Set(key, value, nil)
 	s.keep(key, value)
@@ -351,7 +351,8 @@ func (t *stall) wake() {
 
 // room waits while more than a few memtables are being written, or too many tables wait for a
 // compaction. Pebble would have callers wait for ever if that fails; here they get the error.
-// Pebble's own measure is not enough: small memtables are not written before there is half a full one.
+// Pebble's own measure is not enough: small memtables are not written before there is half a full
+// one.
 func (s *Store) room() error {
 	t := &s.stall
 	for {

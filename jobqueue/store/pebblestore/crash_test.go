@@ -49,7 +49,8 @@ type history struct {
 }
 
 func newHistory() *history {
-	return &history{added: map[store.ID]bool{}, cancelled: map[store.ID]bool{}, ending: map[store.ID]bool{}, acked: map[store.ID]bool{}, claimed: map[store.ID]int{}}
+	return &history{added: map[store.ID]bool{}, cancelled: map[store.ID]bool{},
+		ending: map[store.ID]bool{}, acked: map[store.ID]bool{}, claimed: map[store.ID]int{}}
 }
 
 func (h *history) with(f func()) {
@@ -84,19 +85,23 @@ func (h *history) load(s *Store, stop *atomic.Bool, seed uint64) *sync.WaitGroup
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(seed, uint64(c)))
 			for i := 0; !stop.Load(); i++ {
-				add := &store.Add{When: store.When{In: time.Duration(r.IntN(20)) * time.Millisecond}}
-				add.Job = store.Job{Queue: "q", Key: fmt.Sprintf("k%d-%d", c, i), Body: make([]byte, r.IntN(200))}
+				in := time.Duration(r.IntN(20)) * time.Millisecond
+				add := &store.Add{When: store.When{In: in}}
+				add.Job = store.Job{Queue: "q", Key: fmt.Sprintf("k%d-%d", c, i),
+					Body: make([]byte, r.IntN(200))}
 				if _, err := do(s, add); err != nil {
 					return
 				}
 				h.with(func() { h.added[add.ID] = true })
 				if r.IntN(4) == 0 {
 					h.with(func() { h.ending[add.ID] = true })
-					if _, err := do(s, &store.Cancel{Queue: "q", Ref: store.Ref{Key: add.Job.Key}}); err == nil {
+					if _, err := do(s,
+						&store.Cancel{Queue: "q", Ref: store.Ref{Key: add.Job.Key}}); err == nil {
 						h.with(func() { h.cancelled[add.ID] = true })
 					}
 				} else if r.IntN(3) == 0 {
-					do(s, &store.Reschedule{Queue: "q", Ref: store.Ref{ID: add.ID}, When: store.When{In: time.Millisecond}})
+					do(s, &store.Reschedule{Queue: "q", Ref: store.Ref{ID: add.ID},
+						When: store.When{In: time.Millisecond}})
 				}
 			}
 		})
@@ -169,7 +174,8 @@ func TestPowerLoss(t *testing.T) {
 		wg := h.load(s, stop, uint64(round))
 		time.Sleep(time.Duration(20+rand.IntN(60)) * time.Millisecond)
 		before := h.clone()
-		left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(uint64(round), 1))})
+		left := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent,
+			RNG: rand.New(rand.NewPCG(uint64(round), 1))})
 		after := h.clone()
 		stop.Store(true)
 		wg.Wait()
@@ -189,26 +195,29 @@ func TestPowerLossWithSyncEvery(t *testing.T) {
 	wg := h.load(s, stop, 1)
 	time.Sleep(50 * time.Millisecond)
 	before := h.clone()
-	require.Eventually(t, func() bool { return !s.disk.later.Load() }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !s.disk.later.Load() }, 5*time.Second,
+		time.Millisecond)
 	time.Sleep(50 * time.Millisecond)
 	stop.Store(true)
 	wg.Wait()
 	// A sync that began after before was taken has ended when later is unset twice.
-	require.Eventually(t, func() bool { return !s.disk.later.Load() && s.disk.waiting.Load() == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !s.disk.later.Load() && s.disk.waiting.Load() == 0 },
+		5*time.Second, time.Millisecond)
 	left := mem.CrashClone(vfs.CrashCloneCfg{})
 	after := h.clone()
 	require.NoError(t, s.Close())
 	before.check(t, left, after, true)
 }
 
-// TestFailingDisk has writes, syncs or creations fail from one moment on. All callers get the error,
-// nothing hangs, and what is on the disk has all that was reported done.
+// TestFailingDisk has writes, syncs or creations fail from one moment on. All callers get the
+// error, nothing hangs, and what is on the disk has all that was reported done.
 func TestFailingDisk(t *testing.T) {
 	kinds := map[string][]errorfs.OpKind{
 		"write":  {errorfs.OpFileWrite},
 		"sync":   {errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo},
 		"create": {errorfs.OpCreate, errorfs.OpReuseForWrite},
-		"space":  {errorfs.OpFileWrite, errorfs.OpCreate, errorfs.OpReuseForWrite, errorfs.OpFilePreallocate},
+		"space": {errorfs.OpFileWrite, errorfs.OpCreate, errorfs.OpReuseForWrite,
+			errorfs.OpFilePreallocate},
 	}
 	for name, list := range kinds {
 		for round := range 4 {
@@ -273,7 +282,8 @@ func TestFullDisk(t *testing.T) {
 	var full atomic.Bool
 	mem := vfs.NewMem()
 	s := mustOpen(t, errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if full.Load() && !vital(op.Path) && (op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpCreate) {
+		if full.Load() && !vital(op.Path) &&
+			(op.Kind == errorfs.OpFileWrite || op.Kind == errorfs.OpCreate) {
 			return errors.New("no space left")
 		}
 		return nil

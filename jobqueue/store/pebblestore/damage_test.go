@@ -58,7 +58,8 @@ func filled(t *testing.T, n int, flushed bool) map[string][]byte {
 	var ops []store.Op
 	for i := range n {
 		add := &store.Add{When: store.When{At: time.UnixMilli(int64(1000 + i))}}
-		add.Job = store.Job{Queue: "q", Key: string(binary.BigEndian.AppendUint32(nil, uint32(i))), Body: bytes.Repeat([]byte{byte(i)}, 100)}
+		add.Job = store.Job{Queue: "q", Key: string(binary.BigEndian.AppendUint32(nil, uint32(i))),
+			Body: bytes.Repeat([]byte{byte(i)}, 100)}
 		ops = append(ops, add)
 	}
 	require.NoError(t, s.Do(context.Background(), ops))
@@ -80,11 +81,13 @@ func filled(t *testing.T, n int, flushed bool) map[string][]byte {
 }
 
 // damaged returns a file system with the files, one of them changed.
-func damaged(t *testing.T, files map[string][]byte, suffix string, change func([]byte) []byte) vfs.FS {
+func damaged(t *testing.T, files map[string][]byte, suffix string,
+	change func([]byte) []byte) vfs.FS {
 	fs := vfs.NewMem()
 	require.NoError(t, fs.MkdirAll("db", 0o755))
 	for name, content := range files {
-		content = bytes.Clone(content) // Pebble's file system spoils what it is given, to find misuse
+		// Pebble's file system spoils what it is given, to find misuse.
+		content = bytes.Clone(content)
 		if strings.Contains(name, suffix) && len(content) > 0 {
 			content = change(content)
 		}
@@ -97,8 +100,8 @@ func damaged(t *testing.T, files map[string][]byte, suffix string, change func([
 	return fs
 }
 
-// TestDamagedTables flips bits all over the tables. Whatever can be opened delivers what can be read,
-// never something wrong; the damage is logged and Verify finds it.
+// TestDamagedTables flips bits all over the tables. Whatever can be opened delivers what can be
+// read, never something wrong; the damage is logged and Verify finds it.
 func TestDamagedTables(t *testing.T) {
 	const n = 5000
 	files := filled(t, n, true)

@@ -21,8 +21,8 @@ const (
 	mostTables   = 4        // memtables in memory before callers wait
 )
 
-// options returns the options of Pebble. Filters and compression cost more than they save here: keys
-// that are looked up are mostly there, and bodies are small.
+// options returns the options of Pebble. Filters and compression cost more than they save here:
+// keys that are looked up are mostly there, and bodies are small.
 func (s *Store) options() *pebble.Options {
 	o := &pebble.Options{
 		FS:                 s.disk,
@@ -83,10 +83,10 @@ func (l logger) Fatalf(format string, args ...any) { l.s.fail(fmt.Errorf(format,
 
 // A disk is between Pebble and the file system.
 //
-// Pebble answers a failed write of its log or its manifest with a panic, with Logger.Fatalf, or with
-// a throw, which ends the process. So such an error is told to the store, which reports nothing as
-// done from then on, and Pebble is told that all went well. From that moment nothing changes on the
-// file system any more: what was durable stays as it was for the next Open.
+// Pebble answers a failed write of its log or its manifest with a panic, with Logger.Fatalf, or
+// with a throw, which ends the process. So such an error is told to the store, which reports
+// nothing as done from then on, and Pebble is told that all went well. From that moment nothing
+// changes on the file system any more: what was durable stays as it was for the next Open.
 //
 // It also decides what a sync of the log is worth. Pebble keeps what it need not sync in memory,
 // where kill -9 ends it; so every group is written with a sync, and the disk leaves out those that
@@ -103,7 +103,8 @@ type disk struct {
 // vital says whether Pebble cannot go on without a file.
 func vital(name string) bool {
 	b := filepath.Base(name)
-	return strings.HasSuffix(b, ".log") || strings.HasPrefix(b, "MANIFEST") || strings.HasPrefix(b, "marker") || strings.HasPrefix(b, "OPTIONS")
+	return strings.HasSuffix(b, ".log") || strings.HasPrefix(b, "MANIFEST") ||
+		strings.HasPrefix(b, "marker") || strings.HasPrefix(b, "OPTIONS")
 }
 
 func (d *disk) fail(err error) {
@@ -245,8 +246,8 @@ func (f *file) Preallocate(offset, n int64) error {
 	return f.did(f.File.Preallocate(offset, n))
 }
 
-// Close implements vfs.File. A log must be whole before the next one is begun: Pebble takes one that
-// is not for damaged unless it is the last.
+// Close implements vfs.File. A log must be whole before the next one is begun: Pebble takes one
+// that is not for damaged unless it is the last.
 func (f *file) Close() error {
 	if f.dirty.Load() && !f.skip() {
 		f.did(f.File.SyncData())

@@ -21,8 +21,8 @@ func (e *entry) expired(now moment) bool {
 	return e.place.space == done && endOf(e.place, e.record.retain) <= now.ms()
 }
 
-// expire removes Done jobs whose time is over, and returns whether none is left. mu is locked, and a
-// group is being built.
+// expire removes Done jobs whose time is over, and returns whether none is left. mu is locked, and
+// a group is being built.
 func (s *Store) expire(most int) (all bool) {
 	now := s.group.now.ms()
 	if now < s.expiry {

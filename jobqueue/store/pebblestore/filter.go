@@ -33,7 +33,8 @@ func newFilter(n int) filter {
 	return filter{tables: []*table{{buckets: make([]uint64, size)}}}
 }
 
-// fullAt is how full a table may be, in percent. Up to here kicks find a place at once, nearly always.
+// fullAt is how full a table may be, in percent. Up to here kicks find a place at once, nearly
+// always.
 const fullAt = 85
 
 func (f *filter) has(h uint64) bool {
@@ -142,7 +143,8 @@ func (t *table) remove(h uint64) bool {
 // stashed returns where in the stash a hash is, or -1.
 func (t *table) stashed(h uint64) int {
 	for at, e := range t.stash {
-		if both := t.both(h); e.fp == fingerprint(h) && (e.bucket == both[0] || e.bucket == both[1]) {
+		if both := t.both(h); e.fp == fingerprint(h) &&
+			(e.bucket == both[0] || e.bucket == both[1]) {
 			return at
 		}
 	}

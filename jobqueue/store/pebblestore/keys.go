@@ -254,5 +254,6 @@ func (s *Store) drop(e *entry) {
 
 // before says whether a place comes before another of its space.
 func (p place) before(o place) bool {
-	return cmp.Or(cmp.Compare(p.at, o.at), cmp.Compare(p.priority, o.priority), cmp.Compare(p.seq, o.seq)) < 0
+	return cmp.Or(cmp.Compare(p.at, o.at), cmp.Compare(p.priority, o.priority),
+		cmp.Compare(p.seq, o.seq)) < 0
 }

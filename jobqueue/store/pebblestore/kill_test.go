@@ -17,8 +17,8 @@ import (
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
-// TestKill kills a process that adds, claims and acknowledges. It says what it has done; all of this
-// is found, attempts included, although claims are not synced.
+// TestKill kills a process that adds, claims and acknowledges. It says what it has done; all of
+// this is found, attempts included, although claims are not synced.
 func TestKill(t *testing.T) {
 	if path := os.Getenv("PEBBLESTORE_KILL"); path != "" {
 		victim(path)
@@ -70,7 +70,8 @@ func TestKill(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, lost, 4*8)
-	t.Logf("added %d, acknowledged %d, found %d, acknowledged silently %d", len(added), len(acked), len(jobs), lost)
+	t.Logf("added %d, acknowledged %d, found %d, acknowledged silently %d", len(added), len(acked),
+		len(jobs), lost)
 	require.NoError(t, s.Close())
 }
 
@@ -98,7 +99,8 @@ func victim(path string) {
 					if i%2 == 0 {
 						continue
 					}
-					if _, err := do(s, &store.Finish{Queue: "q", ID: j.ID, Token: j.Token}); err != nil {
+					if _, err := do(s,
+						&store.Finish{Queue: "q", ID: j.ID, Token: j.Token}); err != nil {
 						panic(err)
 					}
 					os.Stdout.WriteString("ack " + j.Key + "\n")
@@ -109,7 +111,8 @@ func victim(path string) {
 	wg.Wait()
 }
 
-// TestBackup makes a backup under load. It has all that was added before and nothing that is halfway.
+// TestBackup makes a backup under load. It has all that was added before and nothing that is
+// halfway.
 func TestBackup(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	s, err := Open(path)
@@ -126,7 +129,8 @@ func TestBackup(t *testing.T) {
 					return
 				default:
 				}
-				add, err := do(s, &store.Add{Job: store.Job{Queue: "q", Key: fmt.Sprint(c, "-", i), Body: make([]byte, 100)}, When: store.When{In: time.Hour}})
+				add, err := do(s, &store.Add{Job: store.Job{Queue: "q", Key: fmt.Sprint(c, "-", i),
+					Body: make([]byte, 100)}, When: store.When{In: time.Hour}})
 				if err != nil {
 					return
 				}

@@ -12,7 +12,7 @@ import (
 // length; q is the number of a queue, q(4).
 //
 //	v                              -> "timingwheel jobqueue" and the version of this layout, n(1)
-//	s                              -> reserved sequence n(8) and token n(8), offset of the clocks n(8)
+//	s                              -> reserved sequence n(8), token n(8), clocks' offset n(8)
 //	q q                            -> flags n(1), limits, name: a queue and its settings
 //	n q                            -> counts of jobs, written with every group that changes them
 //	N name                         -> limits of a namespace
@@ -22,31 +22,32 @@ import (
 //	f q end(6) 0 seq(8)            -> record: a job that is Done
 //	x expiry(6) q end(6) 0 seq(8)  -> nothing: when a job that is Done goes
 //	k q key                        -> moved n(1), place n(16), size u: the live job with a key
-//	i seq(8)                       -> places n(8) without sequence, of the jobs added by a group, from seq on
+//	i seq(8)                       -> places n(8) without sequence, of a group's jobs from seq on
 //	m seq(8)                       -> place n(16) of a job that is no longer where it was added
-//	c claim(8)                     -> q, then place n(16) and revision u of each job: a claim whose leases have not all ended
+//	c claim(8)                     -> q, then place n(16) and revision u of each job: a claim with
+//	                                  leases that have not ended
 //	o id(8)                        -> seq(8): a job whose id the caller chose
 //
 // A job's record lies in the index by due time itself, so that a claim reads one range and an
 // acknowledgement deletes two keys. A claim does not touch the records: one entry for all its jobs
 // says that each has had one attempt more than its record counts. The revision says which writing
-// of the record it means. The entry goes when no job of it is where it was claimed. Open counts what
-// it finds into the records.
+// of the record it means. The entry goes when no job of it is where it was claimed. Open counts
+// what it finds into the records.
 //
-// The id of a job is its sequence number unless the caller chose another. Its entry in i is shared by
-// the jobs of a group and goes when all of a range of sequence numbers are gone; see ranges.
+// The id of a job is its sequence number unless the caller chose another. Its entry in i is shared
+// by the jobs of a group and goes when all of a range of sequence numbers are gone; see ranges.
 //
-// Every Set of a key that may exist follows a SingleDelete of it, so that a SingleDelete always meets
-// one Set, as Pebble demands. Those of s, n and q are overwritten and never deleted so.
+// Every Set of a key that may exist follows a SingleDelete of it, so that a SingleDelete always
+// meets one Set, as Pebble demands. Those of s, n and q are overwritten and never deleted so.
 //
 // # Two clocks
 //
 // A due time is in milliseconds of one of two clocks. That of d, e, f and x is the store's: it runs
 // with the monotonic clock while the store is open and with the wall clock while it is closed, and
 // never goes back. That of w is the wall clock. A step of the wall clock therefore changes when the
-// jobs in w come due, and only when; those in d are not touched. The offset of the wall clock from the
-// store's is used to merge the two, and to show times. It is stored when it changes by more than
-// maxDrift.
+// jobs in w come due, and only when; those in d are not touched. The offset of the wall clock from
+// the store's is used to merge the two, and to show times. It is stored when it changes by more
+// than maxDrift.
 const (
 	keyVersion = 'v'
 	keyMeta    = 's'
@@ -233,7 +234,8 @@ func decodeRecord(b []byte, p place) (r record, err error) {
 	}
 	r.body = d.b
 	if d.short {
-		return record{}, fmt.Errorf("%w: the record of job %d is too short", store.ErrCorrupt, p.seq)
+		return record{}, fmt.Errorf("%w: the record of job %d is too short", store.ErrCorrupt,
+			p.seq)
 	}
 	return r, nil
 }
@@ -322,5 +324,6 @@ func encodeLimits(b []byte, l store.Limits) []byte {
 }
 
 func (d *decoder) limits() store.Limits {
-	return store.Limits{Jobs: int(d.uvarint()), Bytes: int64(d.uvarint()), DropOldest: d.byte() == 1}
+	return store.Limits{Jobs: int(d.uvarint()), Bytes: int64(d.uvarint()),
+		DropOldest: d.byte() == 1}
 }

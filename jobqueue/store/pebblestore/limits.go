@@ -94,14 +94,16 @@ func (s *Store) saveQueue(q *queue) {
 	if q.paused {
 		flags = 1
 	}
-	s.set1(prefix(s.keys[:0], keyQueue, q.number), append(encodeLimits(append(s.values[:0], flags), q.limits), q.name...))
+	s.set1(prefix(s.keys[:0], keyQueue, q.number),
+		append(encodeLimits(append(s.values[:0], flags), q.limits), q.name...))
 }
 
 func (s *Store) configure(op *store.Configure) error {
 	if strings.HasSuffix(op.Queue, "/") {
 		if op.Limits != nil {
 			s.namespace(op.Queue).limits = *op.Limits
-			s.set1(append(append(s.keys[:0], keyLimits), op.Queue...), encodeLimits(s.values[:0], *op.Limits))
+			s.set1(append(append(s.keys[:0], keyLimits), op.Queue...),
+				encodeLimits(s.values[:0], *op.Limits))
 		}
 		return nil
 	}
@@ -235,8 +237,8 @@ func (q *queue) scopes() []scope {
 	return list
 }
 
-// makeRoom refuses a job of n more bytes, or returns the jobs that have to be buried to make room, as
-// the limits say. The job old, if there is one, is about to be replaced and counts no longer.
+// makeRoom refuses a job of n more bytes, or returns the jobs that have to be buried to make room,
+// as the limits say. The job old, if there is one, is about to be replaced and counts no longer.
 func (s *Store) makeRoom(q *queue, old *entry, n int) (victims []*entry, err error) {
 	for _, sc := range q.scopes() {
 		discount := func(e *entry) {
@@ -252,7 +254,8 @@ func (s *Store) makeRoom(q *queue, old *entry, n int) (victims []*entry, err err
 			discount(v)
 		}
 		over := func() bool {
-			return sc.limits.Jobs > 0 && sc.live >= sc.limits.Jobs || sc.limits.Bytes > 0 && sc.bytes+int64(n) > sc.limits.Bytes
+			return sc.limits.Jobs > 0 && sc.live >= sc.limits.Jobs || sc.limits.Bytes > 0 &&
+				sc.bytes+int64(n) > sc.limits.Bytes
 		}
 		if !over() {
 			continue
@@ -274,7 +277,8 @@ func (s *Store) makeRoom(q *queue, old *entry, n int) (victims []*entry, err err
 				break
 			}
 			taken := s.leases[h.place.seq] != nil || old != nil && old.place.seq == h.place.seq ||
-				slices.ContainsFunc(victims, func(v *entry) bool { return v.place.seq == h.place.seq })
+				slices.ContainsFunc(victims,
+					func(v *entry) bool { return v.place.seq == h.place.seq })
 			if !taken {
 				var e *entry
 				if e, err = h.entry(); err == nil {

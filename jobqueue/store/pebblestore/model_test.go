@@ -55,7 +55,8 @@ var (
 func newComparison(t *testing.T, seed uint64) *comparison {
 	c := &comparison{
 		t: t, r: rand.New(rand.NewPCG(seed, 1)), now: time.Unix(1_700_000_000, 0).UTC(),
-		fs: vfs.NewMem(), ids: map[store.ID]store.ID{}, tokens: map[uint64]uint64{}, chosen: 1 << 40,
+		fs: vfs.NewMem(), ids: map[store.ID]store.ID{}, tokens: map[uint64]uint64{},
+		chosen: 1 << 40,
 	}
 	c.model = memory.New(memory.WithClock(func() time.Time { return c.now }))
 	c.open()
@@ -98,7 +99,8 @@ func (c *comparison) reopen() {
 		jobs, _, err := c.model.List(context.Background(), name, store.Leased, "", 1000)
 		require.NoError(c.t, err)
 		for _, j := range jobs {
-			x := &store.Finish{Queue: name, ID: j.ID, Token: j.Token, Verdict: store.Retry, When: store.When{In: time.Millisecond}}
+			x := &store.Finish{Queue: name, ID: j.ID, Token: j.Token, Verdict: store.Retry,
+				When: store.When{In: time.Millisecond}}
 			y := *x
 			y.ID, y.Token = c.ids[j.ID], c.tokens[j.Token]
 			require.NoError(c.t, c.model.Do(context.Background(), []store.Op{x}))
@@ -149,7 +151,8 @@ func (c *comparison) op() (store.Op, store.Op) {
 	switch n := c.r.IntN(100); {
 	case n < 30:
 		op := store.Add{On: store.Conflict(c.r.IntN(3)), When: c.when()}
-		op.Job = store.Job{Queue: name, Key: keys[c.r.IntN(len(keys))], Body: c.body(), Priority: uint8(c.r.IntN(3)), MaxAttempts: c.r.IntN(4)}
+		op.Job = store.Job{Queue: name, Key: keys[c.r.IntN(len(keys))], Body: c.body(),
+			Priority: uint8(c.r.IntN(3)), MaxAttempts: c.r.IntN(4)}
 		if c.r.IntN(3) == 0 {
 			op.Job.Retain = time.Duration(c.r.IntN(50)) * time.Millisecond
 		}
@@ -163,12 +166,17 @@ func (c *comparison) op() (store.Op, store.Op) {
 		other := op
 		return &op, &other
 	case n < 45:
-		op := store.Claim{Queue: name, Max: c.r.IntN(4), Lease: time.Duration(c.r.IntN(100)) * time.Millisecond, MaxAttempts: c.r.IntN(3)}
+		op := store.Claim{Queue: name, Max: c.r.IntN(4),
+			Lease: time.Duration(c.r.IntN(100)) * time.Millisecond, MaxAttempts: c.r.IntN(3)}
 		other := op
 		return &op, &other
 	case n < 65 && len(c.held) > 0:
 		j := c.held[max(c.r.IntN(len(c.held)), c.r.IntN(len(c.held)))]
-		op := store.Finish{Queue: j.Queue, ID: j.ID, Token: j.Token, Verdict: store.Verdict(c.r.IntN(5)), When: c.when(), Error: "bad", Repeat: []byte("new"), Failed: c.r.IntN(2) == 0, Lazy: c.r.IntN(2) == 0}
+		op := store.Finish{
+			Queue: j.Queue, ID: j.ID, Token: j.Token, Verdict: store.Verdict(c.r.IntN(5)),
+			When: c.when(), Error: "bad", Repeat: []byte("new"),
+			Failed: c.r.IntN(2) == 0, Lazy: c.r.IntN(2) == 0,
+		}
 		other := op
 		other.ID, other.Token = c.ids[j.ID], c.tokens[j.Token]
 		return &op, &other
@@ -182,16 +190,19 @@ func (c *comparison) op() (store.Op, store.Op) {
 		return &store.Cancel{Queue: name, Ref: x}, &store.Cancel{Queue: name, Ref: y}
 	case n < 84:
 		w := c.when()
-		return &store.Reschedule{Queue: name, Ref: x, When: w}, &store.Reschedule{Queue: name, Ref: y, When: w}
+		return &store.Reschedule{Queue: name, Ref: x, When: w}, &store.Reschedule{Queue: name,
+			Ref: y, When: w}
 	case n < 88:
 		body := c.body()
-		return &store.Update{Queue: name, Ref: x, Body: body}, &store.Update{Queue: name, Ref: y, Body: body}
+		return &store.Update{Queue: name, Ref: x, Body: body}, &store.Update{Queue: name, Ref: y,
+			Body: body}
 	case n < 93:
 		most := c.r.IntN(3)
 		if c.r.IntN(2) == 0 {
 			x, y = store.Ref{}, store.Ref{}
 		}
-		return &store.Requeue{Queue: name, Ref: x, Max: most}, &store.Requeue{Queue: name, Ref: y, Max: most}
+		return &store.Requeue{Queue: name, Ref: x, Max: most}, &store.Requeue{Queue: name, Ref: y,
+			Max: most}
 	case n < 95:
 		op := store.Purge{Queue: name, State: store.State(1 + c.r.IntN(5)), Max: c.r.IntN(3)}
 		other := op
@@ -205,7 +216,8 @@ func (c *comparison) op() (store.Op, store.Op) {
 		paused := c.r.IntN(3) == 0
 		op.Paused = &paused
 	} else {
-		op.Limits = &store.Limits{Jobs: c.r.IntN(3) * c.r.IntN(8), Bytes: int64(c.r.IntN(2) * c.r.IntN(200)), DropOldest: c.r.IntN(2) == 0}
+		op.Limits = &store.Limits{Jobs: c.r.IntN(3) * c.r.IntN(8),
+			Bytes: int64(c.r.IntN(2) * c.r.IntN(200)), DropOldest: c.r.IntN(2) == 0}
 	}
 	other := op
 	return &op, &other
@@ -269,8 +281,10 @@ func (c *comparison) sameJob(x, y store.Job) {
 }
 
 func normal(j store.Job) string {
-	return fmt.Sprintf("%s %q %q %d %v %d %d/%d %v %v %q %q lease %d %v finished %v", j.Queue, j.Key, j.Body, j.State, j.Due.UTC(), j.Priority,
-		j.Attempts, j.MaxAttempts, j.Added.UTC(), j.Retain, j.Repeat, j.LastError, j.Token, j.LeaseEnd.UTC(), j.Finished.UTC())
+	return fmt.Sprintf("%s %q %q %d %v %d %d/%d %v %v %q %q lease %d %v finished %v", j.Queue,
+		j.Key, j.Body, j.State, j.Due.UTC(), j.Priority,
+		j.Attempts, j.MaxAttempts, j.Added.UTC(), j.Retain, j.Repeat, j.LastError, j.Token,
+		j.LeaseEnd.UTC(), j.Finished.UTC())
 }
 
 func (c *comparison) sameContent(ctx context.Context) {

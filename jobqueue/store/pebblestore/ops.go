@@ -291,7 +291,8 @@ func (s *Store) each(q *queue, sp space, f func(*entry) (more bool, err error)) 
 
 // bounds returns where the keys of a queue in a space begin and end.
 func bounds(q *queue, sp space) (lower, upper []byte) {
-	return prefix(nil, byte(sp), q.number), place{space: sp, at: maxAt, priority: 255, seq: 1<<64 - 1}.key(nil, q.number)
+	return prefix(nil, byte(sp), q.number), place{space: sp, at: maxAt, priority: 255,
+		seq: 1<<64 - 1}.key(nil, q.number)
 }
 
 // eachPending calls f for the jobs of a queue that are Ready or Delayed, in the order of claims.

@@ -94,7 +94,8 @@ func start(after store.Cursor, sp space, offset int64) (place, error) {
 }
 
 // List implements store.Store.
-func (s *Store) List(ctx context.Context, queue string, state store.State, after store.Cursor, limit int) ([]store.Job, store.Cursor, error) {
+func (s *Store) List(ctx context.Context, queue string, state store.State, after store.Cursor,
+	limit int) ([]store.Job, store.Cursor, error) {
 	s.mu.Lock()
 	if err := s.useLocked(); err != nil {
 		s.mu.Unlock()
@@ -184,7 +185,8 @@ func (m moment) in(sp space) uint64 {
 	return m.ms()
 }
 
-func (s *Store) listLeased(q *queue, after store.Cursor, limit int, now moment) (jobs []store.Job, last store.Cursor, err error) {
+func (s *Store) listLeased(q *queue, after store.Cursor, limit int, now moment) (jobs []store.Job,
+	last store.Cursor, err error) {
 	type leased struct {
 		*lease
 		cursor store.Cursor
@@ -329,7 +331,8 @@ func (s *Store) Due(ctx context.Context, queue string, ends []time.Duration) ([]
 	return counts, err
 }
 
-func countDue(ctx context.Context, c *scan, leased map[uint64]bool, now moment, ends []time.Duration, counts []int) error {
+func countDue(ctx context.Context, c *scan, leased map[uint64]bool, now moment,
+	ends []time.Duration, counts []int) error {
 	i, n := 0, 0
 	for ok := c.first(); ok; ok = c.next() {
 		p, err := placeOf(c.last)

@@ -149,7 +149,8 @@ func (s *Store) checkVersion() error {
 	case len(v) != n+1 || string(v[:n]) != magic:
 		return fmt.Errorf("%w: not a job queue", store.ErrCorrupt)
 	case v[n] > version:
-		return fmt.Errorf("%w: version %d, and %d is the newest known", store.ErrNewer, v[n], version)
+		return fmt.Errorf("%w: version %d, and %d is the newest known", store.ErrNewer, v[n],
+			version)
 	}
 	return nil
 }
@@ -300,14 +301,16 @@ func (s *Store) dropRange(seq uint64) {
 	n := seq / rangeSize
 	if n < s.seq.last/rangeSize && s.ranges.exact && s.ranges.counts[n] == 0 {
 		delete(s.ranges.counts, n)
-		_ = s.group.batch.DeleteRange(seqKey(nil, keyIDs, n*rangeSize), seqKey(nil, keyIDs, (n+1)*rangeSize), nil)
+		_ = s.group.batch.DeleteRange(seqKey(nil, keyIDs, n*rangeSize),
+			seqKey(nil, keyIDs, (n+1)*rangeSize), nil)
 	}
 }
 
 // rebuild fills the filter and the ranges in the background, from the file as it is now.
 func (s *Store) rebuild() error {
 	var scans []*scan
-	for _, kind := range []byte{keyKey, byte(elapsed), byte(instant), byte(dead), byte(done), keyIDs} {
+	for _, kind := range []byte{keyKey, byte(elapsed), byte(instant), byte(dead), byte(done),
+		keyIDs} {
 		c, err := s.scanKind(kind)
 		if err != nil {
 			for _, c := range scans {

@@ -6,8 +6,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A scan goes through keys in order and passes over those that are damaged: it looks for the next key
-// that can be read, and reports what it has left out. It is the way to read more than one key.
+// A scan goes through keys in order and passes over those that are damaged: it looks for the next
+// key that can be read, and reports what it has left out. It is the way to read more than one key.
 type scan struct {
 	*pebble.Iterator
 	s     *Store
@@ -28,7 +28,9 @@ func (s *Store) newScan(lower, upper []byte) (*scan, error) {
 }
 
 // scanKind returns a scan of all keys of a kind.
-func (s *Store) scanKind(kind byte) (*scan, error) { return s.newScan([]byte{kind}, []byte{kind + 1}) }
+func (s *Store) scanKind(kind byte) (*scan, error) {
+	return s.newScan([]byte{kind}, []byte{kind + 1})
+}
 
 func (c *scan) first() bool {
 	c.last = append(c.last[:0], c.lower...)
@@ -42,7 +44,8 @@ func (c *scan) at(ok bool) bool {
 		err := c.Error()
 		c.damaged = true
 		ok = c.skip()
-		c.s.set.log.Error("jobqueue: the store is damaged; what cannot be read is passed over", "error", err, "read_on", ok)
+		c.s.set.log.Error("jobqueue: the store is damaged; what cannot be read is passed over",
+			"error", err, "read_on", ok)
 	}
 	if ok {
 		c.last = append(c.last[:0], c.Key()...)
@@ -50,13 +53,14 @@ func (c *scan) at(ok bool) bool {
 	return ok
 }
 
-// skip goes to the first key after last that can be read. It goes further and further until there is
-// one, and then halves what is between. A key stands for a number here. Each key that cannot be read
-// takes Pebble some milliseconds.
+// skip goes to the first key after last that can be read. It goes further and further until there
+// is one, and then halves what is between. A key stands for a number here. Each key that cannot be
+// read takes Pebble some milliseconds.
 func (c *scan) skip() bool {
 	size := max(len(c.last), 5+orderSize)
 	number := func(key []byte) *big.Int {
-		return new(big.Int).SetBytes(append(append([]byte{}, key...), make([]byte, size-min(len(key), size))...)[:size])
+		return new(big.Int).SetBytes(append(append([]byte{}, key...),
+			make([]byte, size-min(len(key), size))...)[:size])
 	}
 	key := func(n *big.Int) []byte { return n.FillBytes(make([]byte, size)) }
 	readable := func(n *big.Int) bool { return c.SeekGE(key(n)) || c.Error() == nil }

@@ -199,9 +199,9 @@ type clock struct {
 // A moment is a reading of both clocks, in nanoseconds.
 type moment struct{ store, wall int64 }
 
-// maxDrift is how far the offset may be from the truth. It is what shown times and the order of jobs
-// that are due by instants and of those that are due by durations may be wrong by; whether a job is
-// due does not depend on it. It is well above what two readings in a row differ by.
+// maxDrift is how far the offset may be from the truth. It is what shown times and the order of
+// jobs that are due by instants and of those that are due by durations may be wrong by; whether a
+// job is due does not depend on it. It is well above what two readings in a row differ by.
 const maxDrift = 10 * time.Millisecond
 
 func (c *clock) now() moment { return moment{c.base + int64(c.mono()), c.wall().UnixNano()} }
@@ -209,7 +209,8 @@ func (c *clock) now() moment { return moment{c.base + int64(c.mono()), c.wall().
 // read returns the time, and whether the wall clock was stepped.
 func (c *clock) read() (now moment, stepped bool) {
 	now = c.now()
-	if drift := now.wall - now.store - c.offset*1e6; drift > int64(maxDrift) || drift < -int64(maxDrift) {
+	if drift := now.wall - now.store - c.offset*1e6; drift > int64(maxDrift) ||
+		drift < -int64(maxDrift) {
 		c.offset = (now.wall - now.store) / 1e6
 		stepped = true
 	}

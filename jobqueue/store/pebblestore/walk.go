@@ -1,7 +1,7 @@
 package pebblestore
 
-// A walk goes through the live jobs of queues in the order of claims. It sees them as they were when
-// it was made, with the claimed ones among them.
+// A walk goes through the live jobs of queues in the order of claims. It sees them as they were
+// when it was made, with the claimed ones among them.
 type walk struct {
 	s      *Store
 	offset int64 // of the clocks
