@@ -59,8 +59,8 @@ func Verify(path string, opts ...Option) (Report, error) {
 	set.log = slog.New(slog.DiscardHandler)
 	s := newStore(set)
 	var err error
-	if s.lock, err = pebble.LockDirectory(path, set.fs); err != nil {
-		return r, fmt.Errorf("%w: %w", store.ErrLocked, err)
+	if s.lock, err = lockDirectory(path, set.fs); err != nil {
+		return r, err
 	}
 	o := s.options()
 	o.ReadOnly = true

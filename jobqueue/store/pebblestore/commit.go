@@ -325,10 +325,12 @@ func (s *Store) wakesLocked() (list []woken) {
 
 // A stall holds callers back while more memtables wait to be written than memory should hold.
 type stall struct {
-	tables  atomic.Int64          // memtables that are not written, roughly
-	failing atomic.Pointer[error] // writing one failed; Pebble tries again
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when something changes
+	tables    atomic.Int64          // memtables that are not written, roughly
+	flushed   atomic.Bool           // one was written since sublevels was read
+	sublevels atomic.Int64          // tables of level 0 that lie over each other
+	failing   atomic.Pointer[error] // writing one failed; Pebble tries again
+	mu        sync.Mutex
+	changed   chan struct{} // closed and replaced when something changes
 }
 
 func (t *stall) wait() <-chan struct{} {
@@ -349,10 +351,13 @@ func (t *stall) wake() {
 	}
 }
 
-// room waits while more than a few memtables are being written, or too many tables wait for a
-// compaction. Pebble would have callers wait for ever if that fails; here they get the error.
-// Pebble's own measure is not enough: small memtables are not written before there is half a full
-// one.
+// calmSublevels is how many tables may lie over each other before groups are slowed down, a quarter
+// of a millisecond for each more. Reads have to look into all of them.
+const calmSublevels = 24
+
+// room waits while more than a few memtables are being written. Pebble would have callers wait for
+// ever if that fails; here they get the error. Pebble's own measure is not enough: small memtables
+// are not written before there is half a full one.
 func (s *Store) room() error {
 	t := &s.stall
 	for {
@@ -360,10 +365,13 @@ func (s *Store) room() error {
 		if err := s.failed.Load(); err != nil {
 			return *err
 		}
-		if t.tables.Load() <= mostTables {
-			return nil
+		if t.flushed.Swap(false) {
+			t.sublevels.Store(int64(s.metrics().Levels[0].Sublevels))
 		}
-		if s.roomInMemtables() {
+		if n := t.sublevels.Load() - calmSublevels; n > 0 {
+			time.Sleep(time.Duration(min(n, 20)) * time.Millisecond / 4)
+		}
+		if t.tables.Load() <= mostTables || s.metrics().MemTable.Size <= mostTables*memtableSize {
 			return nil
 		}
 		if err := t.failing.Load(); err != nil {
@@ -377,10 +385,13 @@ func (s *Store) room() error {
 	}
 }
 
-func (s *Store) roomInMemtables() bool {
+func (s *Store) metrics() *pebble.Metrics {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.closed || s.db.Metrics().MemTable.Size <= mostTables*memtableSize
+	if s.closed {
+		return &pebble.Metrics{}
+	}
+	return s.db.Metrics()
 }
 
 // syncLater syncs what was written once WithSyncEvery's time is over.

@@ -113,7 +113,7 @@ func TestDamagedTables(t *testing.T) {
 	}
 	require.NotZero(t, size)
 	opened, most := 0, 0
-	for at := 0; at < size; at += size / 9 {
+	for at := 0; at < size; at += size / 5 {
 		fs := damaged(t, files, ".sst", func(b []byte) []byte {
 			b[min(at, len(b)-1)] ^= 0x40
 			return b

@@ -62,6 +62,7 @@ func (s *Store) events() *pebble.EventListener {
 		FlushEnd: func(i pebble.FlushInfo) {
 			if i.Err == nil {
 				t.failing.Store(nil)
+				t.flushed.Store(true)
 				t.tables.Add(int64(-i.Input))
 				t.wake()
 			}

@@ -115,7 +115,7 @@ func (s *Store) readID(q *queue, id store.ID, seq uint64) (*entry, error) {
 		v, err = s.get(p.key(buf, q.number))
 	}
 	if v == nil && err == nil {
-		if v, err = s.get(seqKey(buf, keyMoved, seq)); v != nil && len(v) == placeSize {
+		if v, err = s.get(seqKey(buf, keyMoved, seq)); len(v) == placeSize {
 			p = decodePlace(v)
 			v, err = s.get(p.key(buf, q.number))
 		}

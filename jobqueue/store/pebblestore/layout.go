@@ -240,14 +240,6 @@ func decodeRecord(b []byte, p place) (r record, err error) {
 	return r, nil
 }
 
-// identity returns the job's ID.
-func (r *record) identity(p place) store.ID {
-	if r.id != 0 {
-		return r.id
-	}
-	return store.ID(p.seq)
-}
-
 func (r *record) size() int { return len(r.body) + len(r.key) }
 
 // A decoder reads values from the front of b. Reading beyond the end sets short and yields zeros.

@@ -19,14 +19,15 @@ import (
 // FuzzModel carries out random groups of operations on the store and on the one in memory, and
 // compares what they answer and what they hold.
 func FuzzModel(f *testing.F) {
-	for seed := range uint64(20) {
-		f.Add(seed, uint16(100))
+	for seed := range uint64(12) {
+		f.Add(seed, uint16(150))
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, groups uint16) {
 		c := newComparison(t, seed)
 		for range groups % 1000 {
 			c.step()
 		}
+		c.sameContent(context.Background())
 		c.close()
 	})
 }
@@ -90,7 +91,9 @@ func (c *comparison) step() {
 	for i := range a {
 		c.sameOutcome(a[i], b[i])
 	}
-	c.sameContent(ctx)
+	if c.r.IntN(3) == 0 {
+		c.sameContent(ctx)
+	}
 }
 
 // reopen closes the store and opens it anew. Leases end by this; the model's are ended before.

@@ -4,10 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
@@ -44,8 +46,8 @@ func open(path string, set settings) (_ *Store, err error) {
 	if err := set.fs.MkdirAll(path, 0o755); err != nil {
 		return nil, err
 	}
-	if s.lock, err = pebble.LockDirectory(path, set.fs); err != nil {
-		return nil, fmt.Errorf("%w: %w", store.ErrLocked, err)
+	if s.lock, err = lockDirectory(path, set.fs); err != nil {
+		return nil, err
 	}
 	if s.db, err = pebble.Open(path, s.options()); err != nil {
 		return nil, errors.Join(openError(err), s.lock.Close())
@@ -61,6 +63,15 @@ func open(path string, set settings) (_ *Store, err error) {
 		return nil, errors.Join(err, s.release())
 	}
 	return s, nil
+}
+
+// lockDirectory locks a directory for this process.
+func lockDirectory(path string, in vfs.FS) (*pebble.Lock, error) {
+	lock, err := pebble.LockDirectory(path, in)
+	if noFile := (*fs.PathError)(nil); err != nil && !errors.As(err, &noFile) {
+		err = fmt.Errorf("%w: %w", store.ErrLocked, err)
+	}
+	return lock, err
 }
 
 func openError(err error) error {
