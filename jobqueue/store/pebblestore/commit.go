@@ -129,6 +129,9 @@ func (s *Store) flush() error {
 func (s *Store) commit() error {
 	g := &s.group
 	s.finishPart()
+	if g.applied && g.batch.Empty() {
+		s.confirm() // the earlier parts have to be synced
+	}
 	b, durable := g.batch, g.durable && s.set.every == 0
 	g.batch = nil
 	g.part++ // what the group wrote is read from the database from now on

@@ -47,7 +47,7 @@ func (s *Store) find(q *queue, ref store.Ref) (*entry, error) {
 	if q == nil {
 		return nil, store.ErrNotFound
 	}
-	if l := s.group.ahead; l != nil && l.queue == q && l.ref == ref && s.group.current(l) {
+	if l := s.group.ahead; l != nil && !s.hasChosen && l.queue == q && l.ref == ref && s.group.current(l) {
 		return l.entry, l.err
 	}
 	if ref.ID != 0 {
@@ -139,6 +139,9 @@ func (s *Store) readID(q *queue, id store.ID, seq uint64) (*entry, error) {
 // seqOf returns the sequence number of the job that has an ID, if there is one.
 func (s *Store) seqOf(id store.ID) (uint64, error) {
 	if s.hasChosen {
+		if err := s.flushIf(uint64(id)); err != nil {
+			return 0, err
+		}
 		v, err := s.chosen(id)
 		if err != nil || v != 0 {
 			return v, err

@@ -63,6 +63,7 @@ func (s *Store) add(op *store.Add) error {
 	op.ID = e.id()
 	if j.ID != 0 {
 		s.set1(seqKey(s.keys[:0], keyChosen, uint64(j.ID)), append64(s.values[:0], e.place.seq))
+		s.group.touch(uint64(j.ID))
 		s.hasChosen = true
 	}
 	return nil
