@@ -56,32 +56,21 @@ func openBook(path string) (*book, error) {
 	}
 }
 
-func (b *book) writeLocked(o order) error {
-	line, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	line = append(line, '\n')
-	if _, err := b.file.WriteAt(line, b.size); err != nil {
-		return err // the next line goes over what was written of this one
-	}
-	if err := b.file.Sync(); err != nil {
-		return err
-	}
-	b.size += int64(len(line))
-	b.orders[o.ID] = o
-	return nil
-}
-
 func (b *book) add(o order) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.writeLocked(o)
+	err := b.writeLocked(o)
+	b.mu.Unlock()
+	return errors.Join(err, b.file.Sync())
 }
 
 // settle ends an order that is unpaid. To do again what was done is no error: the one who asks may
 // not have got the answer.
 func (b *book) settle(id, state string, at time.Time) (order, error) {
+	o, err := b.decide(id, state, at)
+	return o, errors.Join(err, b.file.Sync()) // many wait for the disk at the same time
+}
+
+func (b *book) decide(id, state string, at time.Time) (order, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o, ok := b.orders[id]
@@ -95,6 +84,20 @@ func (b *book) settle(id, state string, at time.Time) (order, error) {
 	}
 	o.State, o.Settled = state, at
 	return o, b.writeLocked(o)
+}
+
+func (b *book) writeLocked(o order) error {
+	line, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	if _, err := b.file.WriteAt(line, b.size); err != nil {
+		return err // the next line goes over what was written of this one
+	}
+	b.size += int64(len(line))
+	b.orders[o.ID] = o
+	return nil
 }
 
 func (b *book) all() []order {
