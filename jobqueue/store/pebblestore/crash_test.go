@@ -335,12 +335,13 @@ func TestSecondProcess(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestPowerLossAfterPart has a group that was applied before its end, to be read by an operation that
-// then wrote nothing: it is synced all the same.
+// TestPowerLossAfterPart has a group that was applied before its end, to be read by an operation
+// that then wrote nothing: it is synced all the same.
 func TestPowerLossAfterPart(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	s := mustOpen(t, mem)
-	first, second := &store.Add{Job: store.Job{Queue: "q", Key: "k"}}, &store.Add{Job: store.Job{Queue: "q", Key: "k"}, On: store.Fail}
+	first, second := &store.Add{Job: store.Job{Queue: "q",
+		Key: "k"}}, &store.Add{Job: store.Job{Queue: "q", Key: "k"}, On: store.Fail}
 	require.NoError(t, s.Do(context.Background(), []store.Op{first, second}))
 	require.NoError(t, first.Err)
 	require.ErrorIs(t, second.Err, store.ErrKeyExists)
@@ -352,10 +353,12 @@ func TestPowerLossAfterPart(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestChosenInGroup cancels a job by the ID that an Add of the same group chose, the first one ever.
+// TestChosenInGroup cancels a job by the ID that an Add of the same group chose, the first one
+// ever.
 func TestChosenInGroup(t *testing.T) {
 	s := mustOpen(t, vfs.NewMem())
-	add, cancel := &store.Add{Job: store.Job{Queue: "q", ID: 1 << 40}}, &store.Cancel{Queue: "q", Ref: store.Ref{ID: 1 << 40}}
+	add, cancel := &store.Add{Job: store.Job{Queue: "q", ID: 1 << 40}}, &store.Cancel{Queue: "q",
+		Ref: store.Ref{ID: 1 << 40}}
 	_, err := do(s, &store.Add{Job: store.Job{Queue: "q"}})
 	require.NoError(t, err)
 	require.NoError(t, s.Do(context.Background(), []store.Op{add, cancel}))

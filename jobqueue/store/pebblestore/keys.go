@@ -47,7 +47,8 @@ func (s *Store) find(q *queue, ref store.Ref) (*entry, error) {
 	if q == nil {
 		return nil, store.ErrNotFound
 	}
-	if l := s.group.ahead; l != nil && !s.hasChosen && l.queue == q && l.ref == ref && s.group.current(l) {
+	if l := s.group.ahead; l != nil && !s.hasChosen && l.queue == q && l.ref == ref &&
+		s.group.current(l) {
 		return l.entry, l.err
 	}
 	if ref.ID != 0 {
