@@ -108,7 +108,11 @@ func (r *report) readmeTable() (string, error) {
 		fmt.Fprintf(&b, "| %s | %s | %s%s | %s | %s |\n", row.label,
 			show(own, true), show(other, okOther), row.remark, show(floor, okFloor), q)
 	}
-	source := fmt.Sprintf("Medians of %d rounds of %s.", r.Runs, r.Source)
+	rounds := "One round"
+	if r.Runs > 1 {
+		rounds = fmt.Sprintf("Medians of %d rounds", r.Runs)
+	}
+	source := rounds + " of " + r.Source + "."
 	for _, line := range wrap(source, 100) {
 		b.WriteString("\n" + line)
 	}
