@@ -167,6 +167,7 @@ func TestTranscripts(t *testing.T) {
 					out.Reset()
 					errs.Reset()
 					status := p.main(t.Context(), args[1:])
+					synctest.Wait() // for handlers that the command has ended or begun
 					fmt.Fprintf(&got, "$ %s\n%s%s", strings.TrimSpace(command), out, errs)
 					if status != 0 {
 						fmt.Fprintf(&got, "[exit %d]\n", status)
