@@ -135,7 +135,7 @@ const changes = {
 		title: "Remove this dead job?",
 		text: () => "Its body and its error are gone then.",
 		yes: "Remove the job",
-		request: { do: "cancel" },
+		request: { do: "cancel", state: "dead" }, // not one that was requeued since the list was made
 		done: () => "removed",
 	},
 	requeue: {

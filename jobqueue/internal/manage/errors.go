@@ -7,8 +7,14 @@ import (
 	"github.com/go-timingwheel/timingwheel/jobqueue"
 )
 
-// ErrReadOnly refuses a change by a page that is for reading.
-var ErrReadOnly = errors.New("this page is for reading only")
+// The errors that package jobqueue does not have.
+var (
+	// ErrReadOnly refuses a change by a page that is for reading.
+	ErrReadOnly = errors.New("this page is for reading only")
+
+	// ErrNotDead refuses to remove a dead job that is not dead any more.
+	ErrNotDead = errors.New("the job is not dead any more")
+)
 
 // A Failure is an error in JSON. Code is empty for errors that have no name.
 type Failure struct {
@@ -24,6 +30,7 @@ var kinds = []struct {
 }{
 	{"not_found", http.StatusNotFound, jobqueue.ErrNotFound},
 	{"key_exists", http.StatusConflict, jobqueue.ErrKeyExists},
+	{"not_dead", http.StatusConflict, ErrNotDead},
 	{"lease_lost", http.StatusConflict, jobqueue.ErrLeaseLost},
 	{"leased", http.StatusConflict, jobqueue.ErrLeased},
 	{"full", http.StatusConflict, jobqueue.ErrFull},

@@ -248,10 +248,7 @@ func (l Local) Do(ctx context.Context, a Action) (*Result, error) {
 	case DoAdd:
 		r.ID, err = l.add(ctx, a)
 	case DoCancel:
-		if err = a.needsJob(); err == nil {
-			err = l.Client.Cancel(ctx, a.Queue, a.ref())
-		}
-		if errors.Is(err, jobqueue.ErrRunning) {
+		if err = l.cancel(ctx, a); errors.Is(err, jobqueue.ErrRunning) {
 			r.Running, err = true, nil
 		}
 	case DoReschedule:
@@ -294,6 +291,29 @@ func (a *Action) needsJob() error {
 		return invalid("%s needs the id or the key of a job", a.Do)
 	}
 	return nil
+}
+
+// cancel removes a job. A request that is about a dead one comes from a list, which may be old: a
+// job that was requeued since then stays. The store is asked twice, so a Requeue at the same moment
+// may still lose its job.
+func (l Local) cancel(ctx context.Context, a Action) error {
+	if err := a.needsJob(); err != nil {
+		return err
+	}
+	switch a.State {
+	case "":
+	case StateName(jobqueue.Dead):
+		job, err := l.Client.Get(ctx, a.Queue, a.ref())
+		if err != nil {
+			return err
+		}
+		if job.State != jobqueue.Dead {
+			return ErrNotDead
+		}
+	default:
+		return invalid("cancel of a job in a state: only dead")
+	}
+	return l.Client.Cancel(ctx, a.Queue, a.ref())
 }
 
 func (l Local) reschedule(ctx context.Context, a Action) error {

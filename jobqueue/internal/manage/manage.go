@@ -198,7 +198,7 @@ type Action struct {
 	ID     jobqueue.ID `json:"id,omitzero"`      // of a job; or
 	Key    string      `json:"key,omitempty"`    // its key; of DoAdd that of the new job
 	All    bool        `json:"all,omitempty"`    // DoRequeue: all dead jobs
-	State  string      `json:"state,omitempty"`  // DoPurge
+	State  string      `json:"state,omitempty"`  // DoPurge; DoCancel: dead, if it is to be dead
 	Backup string      `json:"backup,omitempty"` // DoBackup: where to; for Remote a name
 
 	In string    `json:"in,omitempty"` // DoAdd, DoReschedule: when; or
