@@ -21,7 +21,8 @@ import (
 //
 // # Order
 //
-// Claims return jobs by due time, then by priority, then in the order in which they were added.
+// The order of jobs is by due time, then by priority, then as they were added. A claim takes the
+// first ones, but for a part that its caller may ask for of those that came due of late.
 type Store interface {
 	// Do carries out the operations, in order, as one group. It returns when all of them are
 	// as durable as the store makes them. An operation that is refused, for instance because
@@ -36,7 +37,7 @@ type Store interface {
 	// Get returns the job, or ErrNotFound.
 	Get(ctx context.Context, queue string, ref Ref) (Job, error)
 
-	// List returns up to limit jobs of the queue in a state, in the order of claims (those that
+	// List returns up to limit jobs of the queue in a state, in their order (those that
 	// are Done or Dead by when they finished), beginning behind the cursor. The zero Cursor is
 	// the beginning. The cursor that it returns is the zero Cursor at the end. Jobs that come,
 	// go or move meanwhile may be missing or appear twice.
@@ -154,6 +155,7 @@ type Claim struct {
 	Result
 	Queue       string
 	Max         int
+	Fresh       int // of Max, taken first and from the jobs that are due for less than FreshTime
 	Lease       time.Duration
 	MaxAttempts int // of a job that does not say; 0 for no limit
 
@@ -163,6 +165,10 @@ type Claim struct {
 	// end of a lease. It is 0 if there is more now, and negative if nothing will come.
 	Next time.Duration
 }
+
+// FreshTime bounds which jobs are fresh. The rest of a claim is taken from the oldest jobs, so where
+// none has been due for so long, Fresh changes nothing.
+const FreshTime = 10 * time.Second
 
 // Verdict is how an attempt ended.
 type Verdict uint8

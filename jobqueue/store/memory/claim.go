@@ -20,16 +20,27 @@ func (s *Store) claim(op *store.Claim, now time.Time) error {
 			s.enlist(j, store.Delayed)
 		}
 	}
-	for !q.paused && len(op.Jobs) < op.Max && len(q.pending.jobs) > 0 {
-		j := q.pending.jobs[0]
+	if !q.paused {
+		fresh, _ := slices.BinarySearchFunc(q.pending.jobs, now.Add(-store.FreshTime), dueAfter)
+		s.take(op, q, fresh, min(op.Fresh, op.Max), now)
+		s.take(op, q, 0, op.Max, now)
+	}
+	op.Next = s.next(q, now)
+	return nil
+}
+
+// take claims ready jobs, from an index on, until op has so many.
+func (s *Store) take(op *store.Claim, q *queue, from, most int, now time.Time) {
+	for len(op.Jobs) < most && from < len(q.pending.jobs) {
+		j := q.pending.jobs[from]
 		if j.Due.After(now) {
 			break
 		}
-		most := j.MaxAttempts
-		if most == 0 {
-			most = op.MaxAttempts
+		attempts := j.MaxAttempts
+		if attempts == 0 {
+			attempts = op.MaxAttempts
 		}
-		if most > 0 && j.Attempts >= most && len(j.Repeat) == 0 {
+		if attempts > 0 && j.Attempts >= attempts && len(j.Repeat) == 0 {
 			message := "the lease of the last attempt ended"
 			if j.LastError != "" {
 				message += "; before: " + j.LastError
@@ -45,8 +56,6 @@ func (s *Store) claim(op *store.Claim, now time.Time) error {
 		s.enlist(j, store.Leased)
 		op.Jobs = append(op.Jobs, j.copy(now))
 	}
-	op.Next = s.next(q, now)
-	return nil
 }
 
 // next returns how long it is until q may have something to claim, negative if never.

@@ -133,16 +133,19 @@ func (q *queue) in(state store.State, now time.Time) []*job {
 	if state != store.Delayed && state != store.Ready {
 		return jobs
 	}
-	ready, _ := slices.BinarySearchFunc(jobs, now, func(j *job, now time.Time) int {
-		if j.Due.After(now) {
-			return 1
-		}
-		return -1
-	})
+	ready, _ := slices.BinarySearchFunc(jobs, now, dueAfter)
 	if state == store.Ready {
 		return jobs[:ready]
 	}
 	return jobs[ready:]
+}
+
+// dueAfter is for finding the first job that is due after a time.
+func dueAfter(j *job, t time.Time) int {
+	if j.Due.After(t) {
+		return 1
+	}
+	return -1
 }
 
 func (l *list) insert(j *job) {

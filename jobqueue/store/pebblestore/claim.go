@@ -62,45 +62,30 @@ func (s *Store) claim(op *store.Claim) error {
 			return err
 		}
 	}
-	w, err := s.walk([]*queue{q}, true)
+	w, err := s.walk(q)
 	if err != nil {
 		return err
 	}
 	defer w.close()
 	c := &claim{}
-	log := s.log[:0] // bury uses values
-	h := w.head()
-	for ; h != nil && len(op.Jobs) < op.Max && g.now.until(h.place) == 0; h = w.head() {
-		if s.leases[h.place.seq] == nil {
-			e, err := h.entry()
-			if err != nil {
-				s.report(h.place, err)
-				h.next()
-				continue
-			}
-			if most := attemptsOf(e, op.MaxAttempts); most > 0 && e.record.attempts >= most &&
-				len(e.record.repeat) == 0 {
-				why := "the lease of the last attempt ended"
-				if e.record.err != "" {
-					why += "; before: " + e.record.err
-				}
-				s.bury(e, why)
-				op.Buried++
-			} else {
-				if len(log) == 0 {
-					log = append32(log, q.number)
-				}
-				log = binary.AppendUvarint(h.place.encode(log), e.record.revision)
-				op.Jobs = append(op.Jobs, s.lease(e, c, op.Lease))
-			}
+	s.log = append32(s.log[:0], q.number)
+	if h := w.head(); op.Fresh > 0 && h != nil && h.place.before(g.now.fresh(h.space)) {
+		for _, h := range w.heads {
+			i := h.space.of()
+			h.seek(last(g.now.fresh(h.space), q.fresh[i], q.cursor[i]))
 		}
-		h.next()
+		s.take(op, c, w, min(op.Fresh, op.Max))
+		for _, h := range w.heads {
+			i := h.space.of()
+			q.fresh[i] = h.place
+			h.seek(q.cursor[i])
+		}
 	}
+	s.take(op, c, w, op.Max)
 	if c.open > 0 {
 		s.claims++
 		c.number = s.claims
-		_ = g.batch.Set(seqKey(s.keys[:0], keyClaim, c.number), log, nil)
-		s.log = log
+		_ = g.batch.Set(seqKey(s.keys[:0], keyClaim, c.number), s.log, nil)
 	}
 	op.Next = s.nextOf(q, w, g.now)
 	q.announced, q.soonest = never, never
@@ -113,11 +98,36 @@ func (s *Store) claim(op *store.Claim) error {
 	return w.err
 }
 
-func attemptsOf(e *entry, most int) int {
-	if e.record.most > 0 {
-		return e.record.most
+// take claims ready jobs, from where a walk stands, until op has so many. It writes to log, as bury
+// uses values.
+func (s *Store) take(op *store.Claim, c *claim, w *walk, most int) {
+	now := s.group.now
+	for h := w.head(); h != nil && len(op.Jobs) < most && now.until(h.place) == 0; h = w.head() {
+		switch e, err := h.entry(); {
+		case err != nil:
+			s.report(h.place, err)
+		case e.record.exhausted(op.MaxAttempts):
+			why := "the lease of the last attempt ended"
+			if e.record.err != "" {
+				why += "; before: " + e.record.err
+			}
+			w.pass(h.place)
+			s.bury(e, why)
+			op.Buried++
+		default:
+			s.log = binary.AppendUvarint(h.place.encode(s.log), e.record.revision)
+			op.Jobs = append(op.Jobs, s.lease(e, c, op.Lease))
+		}
+		h.next()
 	}
-	return most
+}
+
+// exhausted says whether a job has had all its attempts.
+func (r *record) exhausted(most int) bool {
+	if r.most > 0 {
+		most = r.most
+	}
+	return most > 0 && r.attempts >= most && len(r.repeat) == 0
 }
 
 // lease leases a job and returns it.
@@ -146,8 +156,8 @@ func later(at int64, d time.Duration) int64 {
 	return never
 }
 
-// nextOf returns how long it is until q may have something to claim. w stands at the first job that
-// is not leased.
+// nextOf returns how long it is until q may have something to claim, if w stands at the first job
+// that is not leased.
 func (s *Store) nextOf(q *queue, w *walk, now moment) time.Duration {
 	next := time.Duration(-1)
 	earlier := func(d time.Duration) {
@@ -155,12 +165,7 @@ func (s *Store) nextOf(q *queue, w *walk, now moment) time.Duration {
 			next = d
 		}
 	}
-	for h := w.head(); h != nil; h = w.head() {
-		if s.leases[h.place.seq] == nil {
-			break
-		}
-		h.next()
-	}
+	w.head()
 	for _, h := range w.heads {
 		if h.ok {
 			earlier(now.until(h.place))

@@ -104,7 +104,7 @@ func (s *Store) begin() {
 	g.durable, g.applied = false, false
 	if g.now, g.meta = s.clock.read(); g.meta {
 		for _, q := range s.numbered {
-			q.counted[1] = counted{} // the wall clock may have been stepped back
+			q.counted[1], q.fresh[1] = counted{}, place{} // it may have been stepped back
 			q.announced = never
 			s.wake(q, g.now.store)
 		}

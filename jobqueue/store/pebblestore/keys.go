@@ -224,9 +224,8 @@ func (s *Store) put(e *entry) {
 		s.set1(keyOf(s.keys[:0], q.number, r.key), k.encode(s.values[:0]))
 	}
 	q.unapplied = g.part
-	if c := &q.cursor[p.space.of()]; p.before(*c) {
-		*c = p
-	}
+	i := p.space.of()
+	q.cursor[i], q.fresh[i] = first(q.cursor[i], p), first(q.fresh[i], p)
 	s.wake(q, g.now.store+int64(g.now.until(p)))
 }
 
@@ -260,4 +259,20 @@ func (s *Store) drop(e *entry) {
 func (p place) before(o place) bool {
 	return cmp.Or(cmp.Compare(p.at, o.at), cmp.Compare(p.priority, o.priority),
 		cmp.Compare(p.seq, o.seq)) < 0
+}
+
+func first(p, o place) place {
+	if o.before(p) {
+		return o
+	}
+	return p
+}
+
+func last(p place, others ...place) place {
+	for _, o := range others {
+		if p.before(o) {
+			p = o
+		}
+	}
+	return p
 }

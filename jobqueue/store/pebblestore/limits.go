@@ -25,8 +25,9 @@ type queue struct {
 
 	leases leaseHeap
 	// All live jobs before cursor are leased, so claims begin there: not at what they took, of
-	// which many tombstones may be left.
+	// which many tombstones may be left. So are those that are fresh and before fresh.
 	cursor    [2]place
+	fresh     [2]place
 	unapplied uint32 // the part that wrote a live job
 	announced int64  // what the last Claim, or the watcher, was told: the store's time, or never
 	soonest   int64  // of the jobs that the group wrote, or never
@@ -266,9 +267,14 @@ func (s *Store) makeRoom(q *queue, old *entry, n int) (victims []*entry, err err
 		if err := s.flush(); err != nil {
 			return nil, err
 		}
-		w, err := s.walk(sc.queues, true)
+		w, err := s.walk(sc.queues...)
 		if err != nil {
 			return nil, err
+		}
+		for _, e := range append(victims, old) {
+			if e != nil {
+				w.pass(e.place)
+			}
 		}
 		for over() && err == nil {
 			h := w.head()
@@ -276,15 +282,10 @@ func (s *Store) makeRoom(q *queue, old *entry, n int) (victims []*entry, err err
 				err = store.ErrFull
 				break
 			}
-			taken := s.leases[h.place.seq] != nil || old != nil && old.place.seq == h.place.seq ||
-				slices.ContainsFunc(victims,
-					func(v *entry) bool { return v.place.seq == h.place.seq })
-			if !taken {
-				var e *entry
-				if e, err = h.entry(); err == nil {
-					victims = append(victims, e)
-					discount(e)
-				}
+			var e *entry
+			if e, err = h.entry(); err == nil {
+				victims = append(victims, e)
+				discount(e)
 			}
 			h.next()
 		}

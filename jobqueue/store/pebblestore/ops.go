@@ -304,7 +304,7 @@ func (s *Store) eachPending(q *queue, ready bool, f func(*entry) (more bool, err
 	if err := s.flush(); err != nil {
 		return err
 	}
-	w, err := s.walk([]*queue{q}, true)
+	w, err := s.walk(q)
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (s *Store) eachPending(q *queue, ready bool, f func(*entry) (more bool, err
 		if ready && !isReady {
 			break
 		}
-		if isReady == ready && s.leases[h.place.seq] == nil {
+		if isReady == ready {
 			e, bad := h.entry()
 			if bad != nil {
 				s.report(h.place, bad)

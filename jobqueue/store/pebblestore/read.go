@@ -280,7 +280,7 @@ func (s *Store) sortedQueues() []*queue {
 
 // addNext completes Next and Oldest.
 func (s *Store) addNext(q *queue, info *store.QueueInfo, now moment) error {
-	w, err := s.walk([]*queue{q}, true)
+	w, err := s.walk(q)
 	if err != nil {
 		return err
 	}

@@ -32,9 +32,11 @@ func (s *Store) scanKind(kind byte) (*scan, error) {
 	return s.newScan([]byte{kind}, []byte{kind + 1})
 }
 
-func (c *scan) first() bool {
-	c.last = append(c.last[:0], c.lower...)
-	return c.at(c.First())
+func (c *scan) first() bool { return c.seek(c.lower) }
+
+func (c *scan) seek(key []byte) bool {
+	c.last = append(c.last[:0], key...)
+	return c.at(c.SeekGE(key))
 }
 
 func (c *scan) next() bool { return c.at(c.Next()) }

@@ -228,6 +228,12 @@ func (c *clock) start(last uint64) {
 // ms returns the store's time in milliseconds, rounded down.
 func (m moment) ms() uint64 { return uint64(max(m.store, 0)) / 1e6 }
 
+// fresh returns the place of a space before which no job is fresh.
+func (m moment) fresh(sp space) place {
+	const most = uint64(store.FreshTime / time.Millisecond)
+	return place{space: sp, at: max(m.in(sp)+1, most) - most}
+}
+
 // until returns how long it is until a live place is due.
 func (m moment) until(p place) time.Duration {
 	at := m.store

@@ -1,12 +1,14 @@
 package pebblestore
 
-// A walk goes through the live jobs of queues in the order of claims. It sees them as they were
-// when it was made, with the claimed ones among them.
+// A walk goes through the live jobs of queues in their order. It sees them as they were when it was
+// made.
 type walk struct {
-	s      *Store
-	offset int64 // of the clocks
-	heads  []*head
-	err    error
+	s       *Store
+	offset  int64 // of the clocks
+	pending bool  // leased jobs are passed over
+	passed  map[uint64]bool
+	heads   []*head
+	err     error
 }
 
 // A head is the next job of one space of one queue.
@@ -20,19 +22,15 @@ type head struct {
 	due   int64 // by the wall clock
 }
 
-// walk returns a walk. If pending is set it may leave out leased jobs. mu is locked.
-func (s *Store) walk(queues []*queue, pending bool) (*walk, error) {
-	w := &walk{s: s, offset: s.clock.offset}
+// walk returns a walk through jobs that are not leased. mu is locked while it is used.
+func (s *Store) walk(queues ...*queue) (*walk, error) {
+	w := &walk{s: s, offset: s.clock.offset, pending: true}
 	for _, q := range queues {
-		var from [2]place
-		if pending {
-			from = q.cursor
-		}
 		if q.instants < q.live {
-			w.open(q, elapsed, from[0], maxAt)
+			w.open(q, elapsed, q.cursor[0], maxAt)
 		}
 		if q.instants > 0 {
-			w.open(q, instant, from[1], maxAt)
+			w.open(q, instant, q.cursor[1], maxAt)
 		}
 	}
 	if w.err != nil {
@@ -56,15 +54,25 @@ func (w *walk) open(q *queue, sp space, from place, to uint64) {
 		w.err = err
 		return
 	}
-	h := &head{w: w, queue: q, space: sp, scan: c, place: from}
+	h := &head{w: w, queue: q, space: sp, scan: c}
 	w.heads = append(w.heads, h)
-	h.ok = c.first()
-	h.read()
+	h.seek(from)
+}
+
+// pass has a job passed over.
+func (w *walk) pass(p place) {
+	if w.passed == nil {
+		w.passed = map[uint64]bool{}
+	}
+	w.passed[p.seq] = true
 }
 
 // head returns the job that comes next, or nil.
 func (w *walk) head() (first *head) {
 	for _, h := range w.heads {
+		for h.ok && (w.pending && w.s.leases[h.place.seq] != nil || w.passed[h.place.seq]) {
+			h.next()
+		}
 		if h.ok && (first == nil || h.before(first)) {
 			first = h
 		}
@@ -81,6 +89,13 @@ func (h *head) before(o *head) bool {
 		return a.priority < b.priority
 	}
 	return a.seq < b.seq
+}
+
+// seek goes to the first job that is not before a place.
+func (h *head) seek(p place) {
+	p.space = h.space
+	h.ok = h.scan.seek(p.key(nil, h.queue.number))
+	h.read()
 }
 
 func (h *head) next() {

@@ -107,7 +107,7 @@ func (c *comparison) once(in int) bool { return c.n(in) == in-1 }
 
 // step lets time pass and carries out a group.
 func (c *comparison) step() {
-	c.clock.Advance([]time.Duration{0, 0, 1, 2, 5, 20, 100}[c.n(7)] * time.Millisecond)
+	c.clock.Advance([]time.Duration{0, 0, 1, 2, 5, 20, 100, 4000}[c.n(8)] * time.Millisecond)
 	if c.once(40) && c.config.Durable {
 		c.reopen()
 	}
@@ -231,7 +231,8 @@ func (c *comparison) op() (store.Op, store.Op) {
 		return pair(op)
 	case n < 48:
 		lease := []time.Duration{0, time.Millisecond, 10 * time.Millisecond, time.Hour}[c.n(4)]
-		return pair(store.Claim{Queue: c.queue(), Max: c.n(5), Lease: lease, MaxAttempts: c.n(4)})
+		return pair(store.Claim{Queue: c.queue(), Max: c.n(5), Fresh: c.n(4), Lease: lease,
+			MaxAttempts: c.n(4)})
 	case n < 66:
 		x, y := c.lease()
 		op := finish(x, store.Verdict(c.n(5)), c.when())

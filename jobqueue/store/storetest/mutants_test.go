@@ -143,6 +143,16 @@ func instead(f func(m *mutant, op store.Op) (done bool, err error)) *mutant {
 }
 
 var mutants = map[string]func() *mutant{
+	"fresh jobs wait": func() *mutant {
+		return before(func(_ *mutant, op *store.Claim) { op.Fresh = 0 })
+	},
+	"fresh jobs take all": func() *mutant {
+		return before(func(_ *mutant, op *store.Claim) {
+			if op.Fresh > 0 {
+				op.Fresh = op.Max
+			}
+		})
+	},
 	"a claim is a millisecond early": func() *mutant { return &mutant{ahead: time.Millisecond} },
 	"times round down": func() *mutant {
 		return times(func(_ *mutant, w *store.When) {
@@ -786,7 +796,7 @@ func TestComparedMutants(t *testing.T) {
 		"nothing comes next", "no pause", "always Keep", "keys end with a zero",
 		"an Add that is tried again is another", "Cancel does not say that a job runs",
 		"Requeue counts attempts", "Purge takes all", "drops never", "no limits on namespaces",
-		"leases are dropped", "Kept stays", "Get lacks a field", "List lacks a job of a page",
+		"leases are dropped", "fresh jobs wait", "fresh jobs take all", "Kept stays", "Get lacks a field", "List lacks a job of a page",
 		"Queues lacks a field", "Due leaves out the end", "Watch tells nothing",
 	} {
 		t.Run(name, func(t *testing.T) {

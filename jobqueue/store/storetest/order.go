@@ -18,6 +18,8 @@ var orderTests = []test{
 	{name: "InstantsAndDurationsAreOneOrder", run: mixedOrder},
 	{name: "JobsAddedBehindAClaimAreFound", run: addedBehind},
 	{name: "QueuesAreApart", run: queuesApart},
+	{name: "FreshJobsDoNotWaitForABacklog", run: freshJobs},
+	{name: "FreshJobsFollowTheWallClock", run: freshFollow, needs: steps},
 }
 
 func shortBeforeLong(s *suite) {
@@ -190,4 +192,68 @@ func queuesApart(s *suite) {
 		}
 		s.do(ack(op.Jobs[0]))
 	}
+}
+
+// fresh claims up to most jobs, of which some are to be fresh.
+func (s *suite) fresh(most, fresh int) *store.Claim {
+	s.Helper()
+	op := &store.Claim{Queue: q, Max: most, Fresh: fresh, Lease: lease, MaxAttempts: 2}
+	s.do(op)
+	return op
+}
+
+func freshJobs(s *suite) {
+	start := s.clock.Now()
+	add := func(body string, ago time.Duration, priority uint8) {
+		j := newJob(body)
+		j.Priority = priority
+		s.add(j, at(start.Add(-ago)))
+	}
+	for i := range 12 {
+		add(fmt.Sprint("old ", i), time.Hour-time.Duration(i)*time.Minute, 128)
+	}
+	add("not fresh", store.FreshTime, 0)
+	add("just fresh", store.FreshTime-time.Millisecond, 255)
+	s.add(newJob("now"), in(0))
+	add("urgent", 0, 3)
+	s.add(newJob("later"), in(time.Second))
+
+	require.Equal(s, []string{"old 0"}, bodies(s.fresh(1, 0).Jobs))
+	claim := s.fresh(4, 2)
+	require.Equal(s, []string{"just fresh", "urgent", "old 1", "old 2"}, bodies(claim.Jobs))
+	require.Zero(s, claim.Next)
+	urgent := claim.Jobs[1]
+	require.Equal(s, []string{"now", "old 3"}, bodies(s.fresh(2, 2).Jobs))
+	require.Equal(s, []string{"old 4", "old 5"}, bodies(s.fresh(2, 1).Jobs), "none is fresh")
+
+	s.clock.Advance(time.Second)
+	s.do(finish(urgent, store.Retry, in(0)), ack(claim.Jobs[0]))
+	add("added", 0, 128)
+	require.Equal(s, []string{"added"}, bodies(s.fresh(1, 3).Jobs), "not more than Max")
+	require.Equal(s, []string{"urgent", "old 6", "old 7"}, bodies(s.fresh(3, 1).Jobs))
+	require.Equal(s, []string{"later"}, bodies(s.fresh(1, 1).Jobs))
+
+	// A fresh job that had all its attempts is dead, and is not come upon again.
+	add("last", 0, 128)
+	s.clock.Advance(lease)
+	s.fresh(0, 0)
+	s.do(&store.Reschedule{Queue: q, Ref: byID(urgent.ID), When: in(0)})
+	claim = s.fresh(100, 50)
+	require.Equal(s, 1, claim.Buried)
+	require.Equal(s, []string{
+		"old 0", "old 1", "old 2", "old 3", "old 4", "old 5", "old 6", "old 7", "old 8", "old 9",
+		"old 10", "old 11", "not fresh", "now", "added", "last", "later",
+	}, bodies(claim.Jobs), "each of them once")
+	require.Equal(s, lease, claim.Next)
+}
+
+// freshFollow steps the wall clock back: what is fresh by then was not when it was passed over.
+func freshFollow(s *suite) {
+	start := s.clock.Now()
+	s.add(newJob("oldest"), at(start.Add(-2*time.Hour)))
+	s.add(newJob("old"), at(start.Add(-time.Hour)))
+	s.add(newJob("new"), at(start))
+	require.Equal(s, []string{"new"}, bodies(s.fresh(1, 1).Jobs))
+	s.clock.Step(-time.Hour)
+	require.Equal(s, []string{"old"}, bodies(s.fresh(1, 1).Jobs))
 }
