@@ -88,6 +88,7 @@ func (d *dispatcher) exchangeLocked() {
 		d.claim = store.Claim{
 			Queue:       d.queue,
 			Max:         room,
+			Fresh:       d.c.of(d.queue).fresh(room),
 			Lease:       d.opts.lease,
 			MaxAttempts: d.opts.attempts,
 			Jobs:        d.claim.Jobs[:0],

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -451,35 +452,89 @@ func TestAnInterruptedHandlerMayBury(t *testing.T) {
 	}, WithGrace(time.Minute))
 }
 
+// TestABacklogAndNewJobs works off a backlog while new jobs come due. One that has not been overdue
+// for long goes first; beside an older one, new jobs go out at once, and both keep their order.
 func TestABacklogAndNewJobs(t *testing.T) {
-	bubble(t, func(t *testing.T, c *Client) {
-		ctx := t.Context()
-		_, err := c.AddMany(ctx, "q", make([]Item, 5_000))
+	for _, overdue := range []time.Duration{0, time.Minute} {
+		t.Run(overdue.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Client) { backlogAndNew(t, c, overdue) })
+		})
+	}
+}
+
+func backlogAndNew(t *testing.T, c *Client, overdue time.Duration) {
+	ctx := t.Context()
+	const old, fresh = 5_000, 25
+	items := make([]Item, old)
+	for i := range items {
+		items[i].Body = fmt.Append(nil, i)
+	}
+	_, err := c.AddMany(ctx, "q", items)
+	require.NoError(t, err)
+	time.Sleep(overdue)
+	var order []int // of the bodies
+	var late time.Duration
+	held := 0
+	c.Handle("q", func(_ context.Context, job *Job) error {
+		n, err := strconv.Atoi(string(job.Body))
 		require.NoError(t, err)
-		var order []int
-		held := 0
-		c.Handle("q", func(_ context.Context, job *Job) error {
-			order = append(order, len(job.Body))
-			time.Sleep(time.Millisecond)
-			d := c.of("q").dispatcher.Load()
-			d.mu.Lock()
-			held = max(held, len(d.buffer)+len(d.outcomes))
-			d.mu.Unlock()
-			return nil
-		}, Workers(1))
-		defer running(t, c)()
-		for range 25 {
-			time.Sleep(100 * time.Millisecond)
-			_, err := c.Add(ctx, "q", []byte("n"))
+		order = append(order, n)
+		if n >= old {
+			late = max(late, time.Since(job.Due))
+		}
+		time.Sleep(time.Millisecond)
+		d := c.of("q").dispatcher.Load()
+		d.mu.Lock()
+		held = max(held, len(d.buffer)+len(d.outcomes))
+		d.mu.Unlock()
+		return nil
+	}, Workers(1))
+	defer running(t, c)()
+	for i := range fresh {
+		time.Sleep(100 * time.Millisecond)
+		_, err := c.Add(ctx, "q", fmt.Append(nil, old+i))
+		require.NoError(t, err)
+	}
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	require.Len(t, order, old+fresh)
+	if overdue == 0 {
+		require.True(t, slices.IsSorted(order), "those that are due longer go first")
+	} else {
+		require.Less(t, late, 50*time.Millisecond, "new jobs do not wait")
+		slices.SortStableFunc(order, func(a, b int) int { return a/old - b/old })
+		require.True(t, slices.IsSorted(order), "each kind in its order")
+	}
+	require.Less(t, held, 2000, "memory does not grow with the backlog")
+}
+
+// TestReserveBesideABacklog has every fourth job that is reserved one by one be a new one.
+func TestReserveBesideABacklog(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client) {
+		for range 20 {
+			_, err := c.Add(t.Context(), "q", []byte("o"))
 			require.NoError(t, err)
 		}
-		_, err = c.Add(ctx, "other", nil)
-		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		require.Len(t, order, 5_025)
-		require.True(t, slices.IsSorted(order), "those that are due longer go first")
-		require.Less(t, held, 2000, "memory does not grow with the backlog")
+		for range 20 {
+			_, err := c.Add(t.Context(), "q", []byte("n"))
+			require.NoError(t, err)
+		}
+		var got []byte
+		for range 12 {
+			jobs, err := c.TryReserve(t.Context(), "q", 1, time.Hour)
+			require.NoError(t, err)
+			require.Len(t, jobs, 1)
+			got = append(got, jobs[0].Body...)
+		}
+		require.Equal(t, "ooonooonooon", string(got))
+		got = nil
+		jobs, err := c.Reserve(t.Context(), "q", 8, time.Hour)
+		require.NoError(t, err)
+		for _, j := range jobs {
+			got = append(got, j.Body...)
+		}
+		require.Equal(t, "nnoooooo", string(got))
 	})
 }
 

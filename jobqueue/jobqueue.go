@@ -44,6 +44,14 @@ type local struct {
 	counters   counters
 	dispatcher atomic.Pointer[dispatcher]
 	gate       gate
+	asked      atomic.Int64 // the sum of Max of the claims
+}
+
+// fresh returns how many jobs of a claim are to be fresh: a quarter of all that is claimed, so that
+// a backlog and new jobs both make progress.
+func (l *local) fresh(most int) int {
+	asked := l.asked.Add(int64(most))
+	return int(asked/4 - (asked-int64(most))/4)
 }
 
 // New returns a Client of a store. The Client closes the store when it is closed. New panics if an

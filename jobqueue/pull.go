@@ -62,7 +62,8 @@ func (c *Client) reserve(ctx context.Context, queue string, n int, lease time.Du
 	l := c.of(queue)
 	seen = l.gate.look()
 	opts := c.optionsOf(queue)
-	claim := &store.Claim{Queue: queue, Max: n, Lease: lease, MaxAttempts: opts.attempts}
+	claim := &store.Claim{Queue: queue, Max: n, Fresh: l.fresh(n), Lease: lease,
+		MaxAttempts: opts.attempts}
 	if err := c.store.Do(ctx, []store.Op{claim}); err != nil {
 		return nil, 0, 0, err
 	}

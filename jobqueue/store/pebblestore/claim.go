@@ -72,7 +72,7 @@ func (s *Store) claim(op *store.Claim) error {
 	if h := w.head(); op.Fresh > 0 && h != nil && h.place.before(g.now.fresh(h.space)) {
 		for _, h := range w.heads {
 			i := h.space.of()
-			h.seek(last(g.now.fresh(h.space), q.fresh[i], q.cursor[i]))
+			h.seek(last(g.now.fresh(h.space), q.fresh[i])) // not before cursor
 		}
 		s.take(op, c, w, min(op.Fresh, op.Max))
 		for _, h := range w.heads {

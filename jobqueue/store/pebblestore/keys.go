@@ -268,11 +268,9 @@ func first(p, o place) place {
 	return p
 }
 
-func last(p place, others ...place) place {
-	for _, o := range others {
-		if p.before(o) {
-			p = o
-		}
+func last(p, o place) place {
+	if p.before(o) {
+		return o
 	}
 	return p
 }
