@@ -5,7 +5,6 @@ package page
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,14 +12,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/go-timingwheel/timingwheel/internal/chromium"
 	"github.com/go-timingwheel/timingwheel/jobqueue"
 )
 
@@ -93,7 +91,7 @@ func TestBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a browser takes seconds to start")
 	}
-	b := startBrowser(t)
+	b := chromium.Start(t)
 	c, stop := shop(t)
 	defer stop()
 	var polls atomic.Int64
@@ -117,25 +115,25 @@ func TestBrowser(t *testing.T) {
 	}
 	picture := func(name string, whole bool) {
 		if *screenshots != "" {
-			b.shoot(filepath.Join(*screenshots, cmp.Or(readmes[name], "look-"+name)+".png"), whole)
+			b.Shoot(filepath.Join(*screenshots, cmp.Or(readmes[name], "look-"+name)+".png"), whole)
 		}
 	}
 	looks := func(name string) {
 		t.Helper()
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int{1400, 800, 360} {
-				b.look(width, 900, scheme)
-				b.requireFits(name)
-				b.requireReadable(name)
+				b.Look(width, 900, scheme)
+				b.RequireFits(name)
+				b.RequireReadable(name, 5)
 				picture(fmt.Sprintf("%s-%s-%d", name, scheme, width), true)
 			}
 		}
 	}
 
 	time.Sleep(*settle)
-	b.open(address)
-	b.until(`document.querySelectorAll("[aria-labelledby=h-dead] tbody tr").length === 4`)
-	b.until("reads >= 2")
+	b.Open(address)
+	b.Until(`document.querySelectorAll("[aria-labelledby=h-dead] tbody tr").length === 4`)
+	b.Until("reads >= 2")
 	for _, look := range []struct {
 		name, scheme  string
 		width, height int
@@ -144,12 +142,13 @@ func TestBrowser(t *testing.T) {
 		{"dark-wide", "dark", 1400, 1000},
 		{"light-narrow", "light", 360, 1000},
 	} {
-		b.look(look.width, look.height, look.scheme)
+		b.Look(look.width, look.height, look.scheme)
 		picture(look.name, false)
 	}
 	looks("all")
 
 	// A queue, lists and jobs.
+	b.Forgive(404, "queue=nothing")
 	binary, _, err := c.List(t.Context(), "images", jobqueue.Delayed, "", 1)
 	require.NoError(t, err)
 	for _, page := range []struct{ name, query string }{
@@ -160,25 +159,24 @@ func TestBrowser(t *testing.T) {
 		{"binary", "?queue=images&id=" + binary[0].ID.String()},
 		{"nothing", "?queue=nothing"},
 	} {
-		b.open(address + page.query)
-		b.until("reads >= 1")
+		b.Open(address + page.query)
+		b.Until("reads >= 1")
 		looks(page.name)
 	}
-	b.forgive(404) // of the page of nothing
-	b.look(1400, 900, "light")
+	b.Look(1400, 900, "light")
 
 	// Every change, through its dialog. Going back changes nothing.
 	ctx := t.Context()
 	press := func(do, more string) {
 		t.Helper()
-		b.until(fmt.Sprintf(`document.querySelector("button[data-do=%s]%s")`, do, more))
-		b.eval(fmt.Sprintf(`document.querySelector("button[data-do=%s]%s").click()`, do, more), nil)
-		b.until("dialog.open")
+		b.Until(fmt.Sprintf(`document.querySelector("button[data-do=%s]%s")`, do, more))
+		b.Eval(fmt.Sprintf(`document.querySelector("button[data-do=%s]%s").click()`, do, more), nil)
+		b.Until("dialog.open")
 	}
 	confirm := func(said string) {
 		t.Helper()
-		b.eval(`document.getElementById("ask-yes").click()`, nil)
-		b.until(fmt.Sprintf(`!dialog.open && complaint.textContent.includes(%q)`, said))
+		b.Eval(`document.getElementById("ask-yes").click()`, nil)
+		b.Until(fmt.Sprintf(`!dialog.open && complaint.textContent.includes(%q)`, said))
 	}
 	count := func(queue string, state jobqueue.State) (n int) {
 		t.Helper()
@@ -188,18 +186,18 @@ func TestBrowser(t *testing.T) {
 		}
 		return n
 	}
-	b.open(address + "?queue=webhooks")
+	b.Open(address + "?queue=webhooks")
 	require.NoError(t, c.Pause(ctx, "webhooks")) // so that what is requeued stays
 	press("requeue", "")
-	b.requireFits("dialog")
-	b.requireReadable("dialog")
+	b.RequireFits("dialog")
+	b.RequireReadable("dialog", 5)
 	picture("dialog-wide", false)
-	b.eval(`document.getElementById("ask-no").click()`, nil)
-	b.until("!dialog.open")
+	b.Eval(`document.getElementById("ask-no").click()`, nil)
+	b.Until("!dialog.open")
 	require.Equal(t, 4, count("webhooks", jobqueue.Dead))
 	rows := func(n int) {
 		t.Helper()
-		b.until(fmt.Sprintf(
+		b.Until(fmt.Sprintf(
 			`document.querySelectorAll("[aria-labelledby=h-dead] tbody tr").length === %d`, n))
 	}
 	press("requeue", "")
@@ -212,15 +210,15 @@ func TestBrowser(t *testing.T) {
 	require.Equal(t, 2, count("webhooks", jobqueue.Dead))
 
 	// A row may be old. A job that was requeued since then stays.
+	b.Forgive(409, "/jobs/")
 	press("remove", "")
 	gone, _, err := c.List(ctx, "webhooks", jobqueue.Dead, "", 1)
 	require.NoError(t, err)
 	require.NoError(t, c.Requeue(ctx, "webhooks", gone[0].ID))
-	b.eval(`document.getElementById("ask-yes").click()`, nil)
-	b.until(`document.getElementById("ask-problem").textContent.includes("not dead any more")`)
-	b.forgive(409)
-	b.eval(`document.getElementById("ask-no").click()`, nil)
-	b.until("!dialog.open")
+	b.Eval(`document.getElementById("ask-yes").click()`, nil)
+	b.Until(`document.getElementById("ask-problem").textContent.includes("not dead any more")`)
+	b.Eval(`document.getElementById("ask-no").click()`, nil)
+	b.Until("!dialog.open")
 	require.Equal(t, 2, count("webhooks", jobqueue.Ready))
 	rows(1)
 	press("requeueall", "")
@@ -230,13 +228,13 @@ func TestBrowser(t *testing.T) {
 	confirm("webhooks: resumed")
 	press("pause", "")
 	confirm("webhooks: paused")
-	b.until(`document.querySelector(".badge[data-state=paused]")`)
+	b.Until(`document.querySelector(".badge[data-state=paused]")`)
 
-	b.open(address + "?queue=imports")
+	b.Open(address + "?queue=imports")
 	press("cancel", "[data-running]")
 	require.Equal(t, 2, count("imports", jobqueue.Leased))
 	confirm("cancelled while it was being worked on")
-	for end := time.Now().Add(reply); count("imports",
+	for end := time.Now().Add(chromium.Reply); count("imports",
 		jobqueue.Ready) > 0; time.Sleep(10 * time.Millisecond) {
 		require.True(t, time.Now().Before(end), "the next one does not begin")
 	}
@@ -247,176 +245,104 @@ func TestBrowser(t *testing.T) {
 		require.NoError(t, err)
 		return time.Until(job.Due)
 	}
-	b.open(address + "?queue=reports&key=daily")
+	b.Open(address + "?queue=reports&key=daily")
 	press("reschedule", "")
-	b.look(360, 800, "dark")
-	b.requireFits("reschedule")
-	b.requireReadable("reschedule")
+	b.Look(360, 800, "dark")
+	b.RequireFits("reschedule")
+	b.RequireReadable("reschedule", 5)
 	picture("reschedule-narrow", false)
-	b.eval(`document.getElementById("ask-in").value = "soon"`, nil)
-	b.eval(`document.getElementById("ask-yes").click()`, nil)
-	b.until(`document.getElementById("ask-problem").textContent.includes("not a duration")`)
-	b.forgive(400)
-	b.eval(`document.getElementById("ask-in").value = "3d"`, nil)
+	b.Forgive(400, "/jobs/")
+	b.Eval(`document.getElementById("ask-in").value = "soon"`, nil)
+	b.Eval(`document.getElementById("ask-yes").click()`, nil)
+	b.Until(`document.getElementById("ask-problem").textContent.includes("not a duration")`)
+	b.Eval(`document.getElementById("ask-in").value = "3d"`, nil)
 	confirm(": rescheduled")
 	require.InDelta(t, 72*time.Hour, daily(), float64(2*time.Minute))
 	press("reschedule", "")
-	b.eval(`(() => {
+	b.Eval(`(() => {
 		const t = new Date(Date.now() + 3600e3 * 5), two = n => String(n).padStart(2, "0");
 		document.getElementById("ask-at").value = `+"`${t.getFullYear()}-${two(t.getMonth() + 1)}-${two(t.getDate())}T${two(t.getHours())}:${two(t.getMinutes())}`"+`;
 	})()`, nil)
 	confirm(": rescheduled")
 	require.InDelta(t, 5*time.Hour, daily(), float64(3*time.Minute))
+	b.Forgive(404, "key=daily")
 	press("cancel", "")
 	confirm(": cancelled")
-	b.until(`document.querySelector(".problem")?.textContent.includes("not there any more")`)
-	b.forgive(404)
+	b.Until(`document.querySelector(".problem").textContent.includes("not there any more")`)
 
 	// While updates are paused or the page is hidden it does not ask. Afterwards it asks again.
-	b.look(1400, 900, "light")
-	b.open(address)
-	b.until("reads >= 1")
-	b.requireRests(&polls, "hold.click()", "hold.click()")
-	b.requireRests(&polls,
+	b.Look(1400, 900, "light")
+	b.Open(address)
+	b.Until("reads >= 1")
+	const rest = 2500 * time.Millisecond // it asks every two seconds
+	b.RequireRests(&polls, rest, "hold.click()", "hold.click()")
+	b.RequireRests(&polls, rest,
 		`Object.defineProperty(document, "hidden", { value: true, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`,
 		`delete document.hidden; document.dispatchEvent(new Event("visibilitychange"))`)
 
 	// Renewing keeps the focus, and a row stays the row of its queue.
-	b.eval(`(() => {
+	b.Eval(`(() => {
 		window.row = document.querySelector("tr[data-row='orders/expire']");
 		row.querySelector("a").focus();
 	})()`, nil)
 	_, err = c.Add(ctx, "a-new-first-queue", nil, jobqueue.In(time.Hour))
 	require.NoError(t, err)
-	b.until(`document.querySelector("tr[data-row='a-new-first-queue']")`)
-	b.until(`document.activeElement.textContent === "orders/expire" && document.contains(row)`)
-	b.open(address + "?queue=mail%2Fletters&state=delayed")
-	b.until("reads >= 1")
-	b.eval(`(() => {
+	b.Until(`document.querySelector("tr[data-row='a-new-first-queue']")`)
+	b.Until(`document.activeElement.textContent === "orders/expire" && document.contains(row)`)
+	b.Open(address + "?queue=mail%2Fletters&state=delayed")
+	b.Until("reads >= 1")
+	b.Eval(`(() => {
 		window.rows = [...document.querySelectorAll("tbody tr")];
 		rows[2].querySelector("a").focus();
 	})()`, nil)
 	letters, _, err := c.List(ctx, "mail/letters", jobqueue.Delayed, "", 1)
 	require.NoError(t, err)
 	require.NoError(t, c.Cancel(ctx, "mail/letters", jobqueue.ByID(letters[0].ID)))
-	b.until(`!document.contains(rows[0])`)
-	b.until(`document.querySelector("tbody tr") === rows[1]`)
-	b.until(`document.activeElement.closest("tr") === rows[2]`)
-	b.requireQuiet(server.URL)
+	b.Until(`!document.contains(rows[0])`)
+	b.Until(`document.querySelector("tbody tr") === rows[1]`)
+	b.Until(`document.activeElement.closest("tr") === rows[2]`)
+	b.RequireQuiet(server.URL)
 
 	// The server is gone for a while.
 	down.Store(true)
-	b.until(`/^no answer for \d+ s: /.test(complaint.textContent)`)
+	b.Until(`/^no answer for \d+ s: /.test(complaint.textContent)`)
 	picture("gone", false)
 	down.Store(false)
-	b.until(`complaint.textContent === "" && !document.documentElement.classList.contains("stale")`)
+	b.Until(`complaint.textContent === "" && !document.documentElement.classList.contains("stale")`)
 
 	// A hostile queue and key are texts. A page for reading has no buttons and no bodies.
 	const hostile = "<b>'\"&?#%41"
 	_, err = c.Add(ctx, hostile, []byte("secret"), jobqueue.Key("</code><script>alert(1)</script>"),
 		jobqueue.In(time.Hour))
 	require.NoError(t, err)
-	b.open(address)
-	b.until(fmt.Sprintf(`[...document.querySelectorAll("th a")].some(a => a.textContent === %q)`,
+	b.Open(address)
+	b.Until(fmt.Sprintf(`[...document.querySelectorAll("th a")].some(a => a.textContent === %q)`,
 		hostile))
-	b.eval(fmt.Sprintf(`[...document.querySelectorAll("th a")]
+	b.Eval(fmt.Sprintf(`[...document.querySelectorAll("th a")]
 		.find(a => a.textContent === %q).click()`, hostile), nil)
-	b.until(fmt.Sprintf(`document.querySelector("#h-queue") &&
+	b.Until(fmt.Sprintf(`document.querySelector("#h-queue") &&
 		document.querySelector("#h-queue").textContent === %q`, hostile))
 	press("cancel", "")
 	confirm(": cancelled")
-	b.open(server.URL + "/reading/?queue=orders%2Fexpire")
-	b.until("reads >= 1")
+	b.Open(server.URL + "/reading/?queue=orders%2Fexpire")
+	b.Until("reads >= 1")
 	var buttons int
-	b.eval(`document.querySelectorAll("main button, dialog").length`, &buttons)
+	b.Eval(`document.querySelectorAll("main button, dialog").length`, &buttons)
 	require.Zero(t, buttons)
 	looks("reading")
 
 	// Without scripts the page has all that there is to read.
-	b.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	b.Call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
 	for _, width := range []int{1400, 360} {
-		b.look(width, 1000, "light")
-		b.open(address)
+		b.Look(width, 1000, "light")
+		b.Open(address)
 		var text string
-		b.eval(`document.body.innerText`, &text)
+		b.Eval(`document.body.innerText`, &text)
 		require.Contains(t, text, "Without scripts this page is for reading")
 		require.Contains(t, text, "orders/expire")
 		require.NotContains(t, text, "Pause")
-		b.requireFits("without scripts")
-		b.requireReadable("without scripts")
+		b.RequireFits("without scripts")
+		b.RequireReadable("without scripts", 5)
 		picture(fmt.Sprintf("no-script-%d", width), true)
 	}
-}
-
-// forgive forgets what the browser says of answers with a status that the test asked for.
-func (b *browser) forgive(status int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.complaints = slices.DeleteFunc(b.complaints, func(s string) bool {
-		return strings.Contains(s, fmt.Sprintf("status of %d", status))
-	})
-}
-
-// requireRests fails if the page asks while it should rest, or does not ask afterwards.
-func (b *browser) requireRests(polls *atomic.Int64, rest, goOn string) {
-	b.t.Helper()
-	b.eval(rest, nil)
-	b.until("!asking")
-	before := polls.Load()
-	time.Sleep(2500 * time.Millisecond)
-	require.Equal(b.t, before, polls.Load(), "asked after %s", rest)
-	b.eval(goOn, nil)
-	for end := time.Now().Add(reply); polls.Load() == before; time.Sleep(10 * time.Millisecond) {
-		require.True(b.t, time.Now().Before(end), "did not go on")
-	}
-}
-
-// requireFits fails if the page is wider than the window, or a text is cut off or wider than its
-// container.
-func (b *browser) requireFits(name string) {
-	b.t.Helper()
-	var wide []string
-	b.eval(`(() => {
-		const wide = [];
-		if (document.documentElement.scrollWidth > innerWidth) wide.push("the page: " + document.documentElement.scrollWidth);
-		for (const el of document.querySelectorAll("body *")) {
-			if (el.closest("svg, noscript, .hidden")) continue;
-			const box = el.getBoundingClientRect();
-			if (!box.width) continue;
-			if (box.left < -0.5 || box.right > innerWidth + 0.5) wide.push(el.outerHTML.slice(0, 80) + " ends at " + box.right);
-			if (!el.matches("pre, select, option, input") && el.scrollWidth > el.clientWidth + 1 && getComputedStyle(el).display !== "inline") wide.push(el.outerHTML.slice(0, 80) + " holds " + el.scrollWidth + " in " + el.clientWidth);
-		}
-		return wide;
-	})()`, &wide)
-	require.Empty(b.t, wide, name)
-}
-
-// requireReadable fails if the contrast of a text with its background is below 4.5, the minimum of
-// WCAG (AA).
-func (b *browser) requireReadable(name string) {
-	b.t.Helper()
-	var faint []string
-	var seen json.Number
-	b.eval(`(() => {
-		const parse = s => { const n = s.match(/[\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n; };
-		const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-		const ground = el => { for (; el; el = el.parentElement) { const c = parse(getComputedStyle(el).backgroundColor); if (c[3] === 1) return c; } return [255, 255, 255, 1]; };
-		const faint = []; let seen = 0;
-		const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-		while (walker.nextNode()) {
-			const el = walker.currentNode.parentElement;
-			if (!walker.currentNode.textContent.trim() || !el.getClientRects().length || el.closest("noscript, script, svg, option, .hidden")) continue;
-			const a = light(parse(getComputedStyle(el).color)), b = light(ground(el));
-			const contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-			seen++;
-			if (contrast < 4.5) faint.push(el.outerHTML.slice(0, 80) + ": " + contrast.toFixed(2));
-		}
-		window.textsSeen = seen;
-		return faint;
-	})()`, &faint)
-	require.Empty(b.t, faint, name)
-	b.eval("textsSeen", &seen)
-	n, err := seen.Int64()
-	require.NoError(b.t, err)
-	require.Greater(b.t, n, int64(5))
 }
