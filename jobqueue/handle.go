@@ -175,15 +175,18 @@ func BackoffFunc(f func(attempt int, err error) (wait time.Duration, ok bool)) H
 type directive struct {
 	verdict store.Verdict
 	in      time.Duration
+	asIs    bool // its due time stays what it was, whatever in says
 	reason  string
 }
 
 // Error implements error.
 func (d *directive) Error() string {
-	switch d.verdict {
-	case store.Snooze:
+	switch {
+	case d.asIs:
+		return "given back"
+	case d.verdict == store.Snooze:
 		return fmt.Sprintf("snoozed for %v", d.in)
-	case store.Bury:
+	case d.verdict == store.Bury:
 		return d.reason
 	}
 	return fmt.Sprintf("retry in %v", d.in)
@@ -209,8 +212,9 @@ func IsSnooze(err error) bool {
 // on with its next run.
 func Bury(reason string) error { return &directive{verdict: store.Bury, reason: reason} }
 
-// errReturned says that a job was not worked on to its end as Run is about to return.
-var errReturned = errors.New("returned")
+// errReturned gives a job back as it was: it was not worked on to its end, as Run is about to
+// return, or could not be handed to a sink.
+var errReturned error = &directive{verdict: store.Snooze, asIs: true}
 
 // verdict fills in how the attempt at a job ends whose handler returned err.
 func (c *Client) verdict(f *store.Finish, j *store.Job, err error, o *handleOptions) {
@@ -219,10 +223,11 @@ func (c *Client) verdict(f *store.Finish, j *store.Job, err error, o *handleOpti
 	switch {
 	case err == nil:
 		f.Verdict = store.Ack
-	case err == errReturned:
-		f.Verdict, f.When = store.Snooze, store.When{At: j.Due}
 	case errors.As(err, &d):
 		f.Verdict, f.When = d.verdict, store.When{In: d.in}
+		if d.asIs {
+			f.When = store.When{At: j.Due}
+		}
 	default:
 		f.Verdict = store.Retry
 		wait, ok := o.backoff(max(j.Attempts, 1), err)

@@ -19,6 +19,7 @@ func (c *Client) Run(ctx context.Context) error {
 	r := &run{
 		base:   context.WithoutCancel(ctx),
 		failed: make(chan error, 1),
+		ending: make(chan struct{}),
 		over:   make(chan struct{}),
 	}
 	if err := c.begin(r); err != nil {
@@ -42,6 +43,7 @@ func (c *Client) Run(ctx context.Context) error {
 	c.mu.Lock()
 	r.stopped = true
 	c.mu.Unlock()
+	close(r.ending)
 	var idle []<-chan struct{}
 	for _, d := range r.dispatchers {
 		idle = append(idle, d.stop())
@@ -69,6 +71,7 @@ type run struct {
 	base        context.Context // the handlers' contexts come from it
 	middleware  []Middleware
 	failed      chan error    // has the failure of the store that ends the run
+	ending      chan struct{} // closed when no handler is to begin any more
 	over        chan struct{} // closed at the end
 	dispatchers []*dispatcher // Client.mu guards it until stopped is set
 	stopped     bool          // guarded by Client.mu
@@ -116,5 +119,22 @@ func (r *run) fail(err error) {
 	select {
 	case r.failed <- err:
 	default:
+	}
+}
+
+// current returns the Run that is under way. A handler calls it, so there is one.
+func (c *Client) current() *run {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.run
+}
+
+// isEnding says whether no handler is to begin any more.
+func (r *run) isEnding() bool {
+	select {
+	case <-r.ending:
+		return true
+	default:
+		return false
 	}
 }
