@@ -534,7 +534,7 @@ func TestReserveBesideABacklog(t *testing.T) {
 		for _, j := range jobs {
 			got = append(got, j.Body...)
 		}
-		require.Equal(t, "nnoooooo", string(got))
+		require.Equal(t, "oooooonn", string(got))
 	})
 }
 

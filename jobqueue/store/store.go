@@ -4,8 +4,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -22,7 +24,8 @@ import (
 // # Order
 //
 // The order of jobs is by due time, then by priority, then as they were added. A claim takes the
-// first ones, but for a part that its caller may ask for of those that came due of late.
+// first ones, but for a part that its caller may ask for of those that came due of late, and
+// returns what it took in this order.
 type Store interface {
 	// Do carries out the operations, in order, as one group. It returns when all of them are
 	// as durable as the store makes them. An operation that is refused, for instance because
@@ -169,6 +172,14 @@ type Claim struct {
 // FreshTime bounds which jobs are fresh. The rest of a claim is taken from the oldest jobs, so where
 // none has been due for so long, Fresh changes nothing.
 const FreshTime = 10 * time.Second
+
+// SortJobs brings jobs into the order of claims. Those with the same due time and priority stay as
+// they are.
+func SortJobs(jobs []Job) {
+	slices.SortStableFunc(jobs, func(a, b Job) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Priority, b.Priority))
+	})
+}
 
 // Verdict is how an attempt ended.
 type Verdict uint8

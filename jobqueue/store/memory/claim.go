@@ -24,6 +24,7 @@ func (s *Store) claim(op *store.Claim, now time.Time) error {
 		fresh, _ := slices.BinarySearchFunc(q.pending.jobs, now.Add(-store.FreshTime), dueAfter)
 		s.take(op, q, fresh, min(op.Fresh, op.Max), now)
 		s.take(op, q, 0, op.Max, now)
+		store.SortJobs(op.Jobs)
 	}
 	op.Next = s.next(q, now)
 	return nil

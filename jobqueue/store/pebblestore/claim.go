@@ -81,7 +81,11 @@ func (s *Store) claim(op *store.Claim) error {
 			h.seek(q.cursor[i])
 		}
 	}
+	fresh := len(op.Jobs)
 	s.take(op, c, w, op.Max)
+	if fresh > 0 {
+		store.SortJobs(op.Jobs)
+	}
 	if c.open > 0 {
 		s.claims++
 		c.number = s.claims

@@ -220,17 +220,17 @@ func freshJobs(s *suite) {
 
 	require.Equal(s, []string{"old 0"}, bodies(s.fresh(1, 0).Jobs))
 	claim := s.fresh(4, 2)
-	require.Equal(s, []string{"just fresh", "urgent", "old 1", "old 2"}, bodies(claim.Jobs))
+	require.Equal(s, []string{"old 1", "old 2", "just fresh", "urgent"}, bodies(claim.Jobs))
 	require.Zero(s, claim.Next)
-	urgent := claim.Jobs[1]
-	require.Equal(s, []string{"now", "old 3"}, bodies(s.fresh(2, 2).Jobs))
+	urgent := claim.Jobs[3]
+	require.Equal(s, []string{"old 3", "now"}, bodies(s.fresh(2, 1).Jobs))
 	require.Equal(s, []string{"old 4", "old 5"}, bodies(s.fresh(2, 1).Jobs), "none is fresh")
 
 	s.clock.Advance(time.Second)
-	s.do(finish(urgent, store.Retry, in(0)), ack(claim.Jobs[0]))
+	s.do(finish(urgent, store.Retry, in(0)), ack(claim.Jobs[2]))
 	add("added", 0, 128)
 	require.Equal(s, []string{"added"}, bodies(s.fresh(1, 3).Jobs), "not more than Max")
-	require.Equal(s, []string{"urgent", "old 6", "old 7"}, bodies(s.fresh(3, 1).Jobs))
+	require.Equal(s, []string{"old 6", "old 7", "urgent"}, bodies(s.fresh(3, 1).Jobs))
 	require.Equal(s, []string{"later"}, bodies(s.fresh(1, 1).Jobs))
 
 	// A fresh job that had all its attempts is dead, and is not come upon again.
