@@ -48,6 +48,7 @@ type dispatcher struct {
 	buffer   []claimed // fetched and not begun, from head on
 	head     int
 	look     bool          // the store is to be asked for jobs
+	held     bool          // but not before a worker is free: it gives none ahead
 	next     time.Time     // when the timer due is set to fire, zero if that is of no interest
 	busy     bool          // someone talks to the store
 	hold     bool          // the store failed: wait for the timer flush
@@ -79,7 +80,7 @@ func (d *dispatcher) start(r *run, wrapped Handler) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.run, d.wrapped, d.on, d.idle, d.lost = r, wrapped, true, make(chan struct{}), nil
-	d.look, d.hold, d.broken, d.failures, d.flushing = true, false, false, 0, false
+	d.look, d.held, d.hold, d.broken, d.failures, d.flushing = true, false, false, false, 0, false
 	d.kickLocked()
 }
 

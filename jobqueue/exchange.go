@@ -52,7 +52,11 @@ func (d *dispatcher) shouldExchangeLocked() bool {
 		return false
 	}
 	waiting := d.waiting()
-	if d.on && d.look && waiting <= d.prefetchLocked()/2 {
+	enough := d.prefetchLocked() / 2
+	if d.held {
+		enough = 0
+	}
+	if d.on && d.look && waiting <= enough {
 		return true
 	}
 	return len(d.outcomes) > 0 && (waiting == 0 || len(d.outcomes) >= manyOutcomes)
@@ -80,6 +84,7 @@ func (d *dispatcher) exchangeLocked() {
 	// Jobs are fetched for a free worker alone: if all are with slow handlers, what was given back
 	// from the buffer is for others.
 	free := d.opts.workers - len(d.running)
+	begin := max(min(free, claimMost)-d.waiting(), 0) // at once
 	room := min(free, claimMost) + d.prefetchLocked() - d.waiting()
 	claiming := d.on && d.look && free > 0 && room > 0
 	if claiming {
@@ -89,6 +94,7 @@ func (d *dispatcher) exchangeLocked() {
 			Queue:       d.queue,
 			Max:         room,
 			Fresh:       d.c.of(d.queue).fresh(room),
+			Ahead:       room - begin,
 			Lease:       d.opts.lease,
 			MaxAttempts: d.opts.attempts,
 			Jobs:        d.claim.Jobs[:0],
@@ -205,8 +211,13 @@ func (d *dispatcher) fetchedLocked(returns uint64, began, now time.Time) {
 	if !d.on || d.returns != returns {
 		d.returnLocked(time.Time{})
 	}
+	// The next job is not to wait for a worker.
+	d.held = d.claim.Next == 0 && d.waiting() > 0 &&
+		len(d.claim.Jobs) <= d.claim.Max-d.claim.Ahead
 	switch {
 	case !d.on:
+	case d.claim.Next == 0 && d.held:
+		d.look = true
 	case d.claim.Next == 0 && len(d.claim.Jobs) > 0:
 		d.look = true
 	case d.claim.Next == 0:

@@ -126,6 +126,10 @@ func Timeout(d time.Duration) HandleOption {
 
 // Attempts sets after how many attempts a job is dead, unless it has MaxAttempts of its own: by
 // default 25, which with the default Backoff takes about 19 hours. 0 is no limit.
+//
+// Where handlers are quick, a process claims jobs before a worker is free for them. If it is killed,
+// these jobs have lost an attempt too, but never their last one: a job on its last attempt is only
+// claimed for a worker that is free.
 func Attempts(n int) HandleOption {
 	if n < 0 {
 		panic(fmt.Sprintf("jobqueue: Attempts(%d)", n))

@@ -154,11 +154,16 @@ type Add struct {
 // first. The attempt is counted in the same write. A job that has had all its attempts becomes
 // Dead instead; one with a Repeat is returned all the same, with Attempts above the limit, and the
 // caller ends its run. A paused queue has nothing to claim.
+//
+// A job that is claimed ahead waits with a caller that may die. It then has lost an attempt that
+// never began. So that this cannot be its last one, a claim that has Max-Ahead jobs ends before a
+// job that would have no attempt left.
 type Claim struct {
 	Result
 	Queue       string
 	Max         int
 	Fresh       int // of Max, taken first and from the jobs that are due for less than FreshTime
+	Ahead       int // of Max, for workers that are not free yet
 	Lease       time.Duration
 	MaxAttempts int // of a job that does not say; 0 for no limit
 

@@ -50,6 +50,9 @@ func (s *Store) take(op *store.Claim, q *queue, from, most int, now time.Time) {
 			op.Buried++
 			continue
 		}
+		if attempts > 0 && j.Attempts+1 >= attempts && len(op.Jobs) >= op.Max-op.Ahead {
+			break
+		}
 		s.tokens++
 		j.Attempts++
 		j.Token = s.tokens

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"container/heap"
 	"encoding/binary"
 	"errors"
@@ -118,6 +119,8 @@ func (s *Store) take(op *store.Claim, c *claim, w *walk, most int) {
 			w.pass(h.place)
 			s.bury(e, why)
 			op.Buried++
+		case len(op.Jobs) >= op.Max-op.Ahead && e.record.isOnLast(op.MaxAttempts):
+			return
 		default:
 			s.log = binary.AppendUvarint(h.place.encode(s.log), e.record.revision)
 			op.Jobs = append(op.Jobs, s.lease(e, c, op.Lease))
@@ -128,10 +131,14 @@ func (s *Store) take(op *store.Claim, c *claim, w *walk, most int) {
 
 // exhausted says whether a job has had all its attempts.
 func (r *record) exhausted(most int) bool {
-	if r.most > 0 {
-		most = r.most
-	}
+	most = cmp.Or(r.most, most)
 	return most > 0 && r.attempts >= most && len(r.repeat) == 0
+}
+
+// isOnLast says whether a job has no attempt left after the next.
+func (r *record) isOnLast(most int) bool {
+	most = cmp.Or(r.most, most)
+	return most > 0 && r.attempts+1 >= most
 }
 
 // lease leases a job and returns it.

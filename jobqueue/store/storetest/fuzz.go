@@ -231,8 +231,9 @@ func (c *comparison) op() (store.Op, store.Op) {
 		return pair(op)
 	case n < 48:
 		lease := []time.Duration{0, time.Millisecond, 10 * time.Millisecond, time.Hour}[c.n(4)]
-		return pair(store.Claim{Queue: c.queue(), Max: c.n(5), Fresh: c.n(4), Lease: lease,
-			MaxAttempts: c.n(4)})
+		part := c.n(16)
+		return pair(store.Claim{Queue: c.queue(), Max: c.n(5), Fresh: part % 4, Ahead: part / 4,
+			Lease: lease, MaxAttempts: c.n(4)})
 	case n < 66:
 		x, y := c.lease()
 		op := finish(x, store.Verdict(c.n(5)), c.when())

@@ -17,6 +17,7 @@ var leaseTests = []test{
 	{name: "ALeaseCountsUntilAClaimEndsIt", run: lateFinish},
 	{name: "ExtendMovesTheEnd", run: extendMoves},
 	{name: "AJobThatHadAllAttemptsIsDead", run: lastAttempt},
+	{name: "TheLastAttemptIsNotClaimedAhead", run: lastNotAhead},
 	{name: "AnotherClaimsLimitOfAttempts", run: claimLimit},
 	{name: "ARecurringJobIsClaimedBeyondItsAttempts", run: recurringBeyond},
 	{name: "Retry", run: retryVerdict},
@@ -141,6 +142,36 @@ func lastAttempt(s *suite) {
 	require.Zero(s, j.Token)
 	s.clock.Advance(24 * time.Hour)
 	require.Equal(s, []string{"good"}, bodies(s.claim(9)))
+}
+
+// lastNotAhead: what a caller claims before a worker is free may be lost with the caller.
+func lastNotAhead(s *suite) {
+	claim := func(most, ahead int) (bodies []string) {
+		op := &store.Claim{Queue: q, Max: most, Ahead: ahead, Lease: lease, MaxAttempts: 3}
+		s.do(op)
+		for _, j := range op.Jobs {
+			bodies = append(bodies, string(j.Body))
+		}
+		if len(op.Jobs) < most {
+			require.Zero(s, op.Next, "there are more")
+		}
+		return bodies
+	}
+	for i := range 6 {
+		j := newJob(fmt.Sprint(i))
+		j.MaxAttempts = []int{0, 2, 0, 1, 0, 0}[i]
+		s.add(j, in(0))
+	}
+	require.Equal(s, []string{"0", "1", "2"}, claim(5, 4))
+	require.Empty(s, claim(3, 3))
+	require.Equal(s, []string{"3", "4"}, claim(2, 1), "a worker is free for it")
+	s.clock.Advance(lease)
+	require.Equal(s, []string{"0"}, claim(6, 6), "1 is on its last attempt")
+	require.Equal(s, []string{"1", "2", "4", "5"}, claim(4, 3))
+	require.Equal(s, []string{"3"}, bodies(s.list(store.Dead)))
+	s.clock.Advance(lease)
+	require.Empty(s, claim(3, 3), "0 by the claim's limit")
+	require.Equal(s, []string{"0"}, claim(1, 0))
 }
 
 func claimLimit(s *suite) {

@@ -153,6 +153,12 @@ var mutants = map[string]func() *mutant{
 			}
 		})
 	},
+	"last attempts are claimed ahead": func() *mutant {
+		return before(func(_ *mutant, op *store.Claim) { op.Ahead = 0 })
+	},
+	"nothing is claimed ahead": func() *mutant {
+		return before(func(_ *mutant, op *store.Claim) { op.Max -= op.Ahead })
+	},
 	"a claim is a millisecond early": func() *mutant { return &mutant{ahead: time.Millisecond} },
 	"times round down": func() *mutant {
 		return times(func(_ *mutant, w *store.When) {
@@ -796,8 +802,9 @@ func TestComparedMutants(t *testing.T) {
 		"nothing comes next", "no pause", "always Keep", "keys end with a zero",
 		"an Add that is tried again is another", "Cancel does not say that a job runs",
 		"Requeue counts attempts", "Purge takes all", "drops never", "no limits on namespaces",
-		"leases are dropped", "fresh jobs wait", "fresh jobs take all", "Kept stays", "Get lacks a field", "List lacks a job of a page",
-		"Queues lacks a field", "Due leaves out the end", "Watch tells nothing",
+		"leases are dropped", "fresh jobs wait", "fresh jobs take all",
+		"last attempts are claimed ahead", "nothing is claimed ahead", "Kept stays",
+		"Get lacks a field", "List lacks a job of a page", "Queues lacks a field", "Due leaves out the end", "Watch tells nothing",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,150 @@
+package jobqueue
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTheLastAttemptIsNotFetchedAhead: a job on its last attempt stays in the store until a worker
+// is free for it.
+func TestTheLastAttemptIsNotFetchedAhead(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client) {
+		ctx := t.Context()
+		var order []string
+		c.Handle("q", func(_ context.Context, job *Job) error {
+			order = append(order, job.Key)
+			if job.Key == "slow" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		}, Workers(1))
+		defer running(t, c)()
+		fetchAhead(t, c)
+		order = nil
+		_, err := c.AddMany(ctx, "q", []Item{
+			{Options: []AddOption{Key("slow")}},
+			{Options: []AddOption{Key("a")}},
+			{Options: []AddOption{Key("once"), MaxAttempts(1)}},
+			{Options: []AddOption{Key("b")}},
+			{Options: []AddOption{Key("last"), MaxAttempts(1)}},
+		})
+		require.NoError(t, err)
+		synctest.Wait()
+		state := func(key string) State {
+			t.Helper()
+			job, err := c.Get(ctx, "q", ByKey(key))
+			require.NoError(t, err)
+			return job.State
+		}
+		require.Equal(t, Leased, state("slow"))
+		require.Equal(t, Leased, state("a"), "it has attempts to spare")
+		require.Equal(t, Ready, state("once"))
+		require.Equal(t, Ready, state("b"), "it is behind")
+		begun := time.Now()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, []string{"slow", "a", "once", "b", "last"}, order)
+		require.Equal(t, time.Second, time.Since(begun), "none has waited for anything else")
+		time.Sleep(time.Second)
+		require.Empty(t, list(t, c, "q", Ready)) // as all are done
+	})
+}
+
+// TestAQueueOfOneAttempt: with one attempt for each job, a worker has one job and no other waits
+// for it.
+func TestAQueueOfOneAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client) {
+		ctx := t.Context()
+		var mu sync.Mutex
+		n := 0
+		c.Handle("q", func(_ context.Context, job *Job) error {
+			mu.Lock()
+			n++
+			mine := n
+			mu.Unlock()
+			if mine > 50 {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}, Workers(3), Attempts(1))
+		defer running(t, c)()
+		_, err := c.AddMany(ctx, "q", make([]Item, 100))
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		require.Len(t, list(t, c, "q", Leased), 3)
+		require.Len(t, list(t, c, "q", Ready), 47)
+		time.Sleep(time.Hour)
+		require.Zero(t, statsOf(t, c, "q").Leased+statsOf(t, c, "q").Ready)
+	})
+}
+
+// TestAKilledProcessBuriesNothingThatNeverBegan: the file is copied while the worker of a quick
+// queue is busy, as kill -9 would leave it. A process that opens the copy has all jobs but those
+// that were begun.
+func TestAKilledProcessBuriesNothingThatNeverBegan(t *testing.T) {
+	ctx := t.Context()
+	folder := t.TempDir()
+	once := WithDefaults(Attempts(1))
+	c, err := Open(filepath.Join(folder, "first"), quiet, once)
+	require.NoError(t, err)
+	const jobs, quick = 200, 50
+	begun, release := map[string]bool{}, make(chan struct{})
+	blocked := make(chan struct{})
+	c.Handle("q", func(_ context.Context, job *Job) error {
+		begun[job.Key] = true
+		if len(begun) == quick {
+			close(blocked)
+			<-release
+		}
+		return nil
+	}, Workers(1))
+	items := make([]Item, jobs)
+	for i := range items {
+		items[i].Options = []AddOption{Key("job-" + strconv.Itoa(i))}
+	}
+	_, err = c.AddMany(ctx, "q", items)
+	require.NoError(t, err)
+	runs, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(runs) }()
+	<-blocked
+	require.NoError(t, c.Backup(ctx, filepath.Join(folder, "copy")))
+	before := map[string]bool{}
+	for key := range begun {
+		before[key] = true
+	}
+	stop()
+	close(release)
+	require.NoError(t, <-ended)
+	require.NoError(t, c.Close())
+
+	c, err = Open(filepath.Join(folder, "copy"), quiet, once)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	for {
+		got, err := c.TryReserve(ctx, "q", jobs, time.Minute)
+		require.NoError(t, err)
+		if len(got) == 0 {
+			break
+		}
+		for _, d := range got {
+			before[d.Key] = true
+			require.NoError(t, d.Ack(ctx))
+		}
+	}
+	require.Len(t, before, jobs, "each job was begun by one of the two")
+}
+
+func list(t *testing.T, c *Client, queue string, state State) []*Job {
+	t.Helper()
+	jobs, _, err := c.List(t.Context(), queue, state, "", 1000)
+	require.NoError(t, err)
+	return jobs
+}
