@@ -1,28 +1,17 @@
-// Package bench measures the job queue on the embedded store, beside what the disk alone takes.
-//
-//	go test -run=^$ -bench=Embedded -benchtime=200000x ./bench
 package bench
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel/jobqueue"
-	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
 const (
@@ -30,146 +19,6 @@ const (
 	bodySize = 100
 	queue    = "orders/expire"
 )
-
-var quiet = jobqueue.WithLogger(slog.New(slog.DiscardHandler))
-
-// pending is how many jobs there are in the store that is not empty.
-func pending() int {
-	if n, err := strconv.Atoi(os.Getenv("JOBQUEUE_PENDING")); err == nil {
-		return n
-	}
-	return 2_000_000
-}
-
-// A yardstick is a store that appends what is added to a file and syncs it, and does nothing else.
-type yardstick struct {
-	store.Store
-	mu   sync.Mutex
-	f    *os.File
-	buf  []byte
-	last store.ID
-}
-
-func newYardstick(b *testing.B) *jobqueue.Client {
-	f, err := os.Create(filepath.Join(b.TempDir(), "log"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	return jobqueue.New(&yardstick{f: f}, quiet)
-}
-
-func (y *yardstick) Do(_ context.Context, ops []store.Op) error {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	y.buf = y.buf[:0]
-	for _, op := range ops {
-		add := op.(*store.Add)
-		y.last++
-		add.ID = y.last
-		y.buf = binary.LittleEndian.AppendUint64(y.buf, uint64(len(add.Job.Body)))
-		y.buf = append(append(y.buf, add.Job.Key...), add.Job.Body...)
-	}
-	if _, err := y.f.Write(y.buf); err != nil {
-		return err
-	}
-	return syscall.Fdatasync(int(y.f.Fd()))
-}
-
-func (y *yardstick) Watch(func(string, time.Duration)) {}
-func (y *yardstick) Close() error                      { return y.f.Close() }
-
-// A measurement reports operations a second and the CPU time of each.
-type measurement struct {
-	b     *testing.B
-	began time.Time
-	cpu   time.Duration
-}
-
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func start(b *testing.B) measurement {
-	b.ResetTimer()
-	return measurement{b, time.Now(), cpuTime()}
-}
-
-func (m measurement) report(n int) {
-	m.b.StopTimer()
-	m.b.ReportMetric(float64(n)/time.Since(m.began).Seconds(), "jobs/s")
-	m.b.ReportMetric(float64((cpuTime()-m.cpu).Nanoseconds())/1000/float64(n), "cpu-µs/job")
-	m.b.ReportMetric(0, "ns/op")
-}
-
-var keys atomic.Int64
-
-func key() string { return fmt.Sprintf("order-%012d", keys.Add(1)) }
-
-func check(b *testing.B, err error) {
-	if err != nil {
-		b.Fatal(err)
-	}
-}
-
-func open(b *testing.B, path string) *jobqueue.Client {
-	c, err := jobqueue.Open(path, quiet)
-	check(b, err)
-	return c
-}
-
-// each has callers call f with 0 to n-1.
-func each(b *testing.B, callers, n int, f func(i int) error) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range callers {
-		wg.Go(func() {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= n {
-					return
-				}
-				if err := f(i); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// scattered is a due time within the next days.
-func scattered() jobqueue.AddOption {
-	return jobqueue.In(time.Hour + time.Duration(rand.Int64N(int64(100*time.Hour))))
-}
-
-func add(b *testing.B, c *jobqueue.Client, callers int) {
-	body := make([]byte, bodySize)
-	m := start(b)
-	each(b, callers, b.N, func(int) error {
-		_, err := c.Add(context.Background(), queue, body, scattered(), jobqueue.Key(key()))
-		return err
-	})
-	m.report(b.N)
-}
-
-func addMany(b *testing.B, c *jobqueue.Client, n int, due func() jobqueue.AddOption) {
-	const batch = 1000
-	body := make([]byte, bodySize)
-	each(b, 2, (n+batch-1)/batch, func(int) error {
-		items := make([]jobqueue.Item, batch)
-		for i := range items {
-			items[i] = jobqueue.Item{Body: body,
-				Options: []jobqueue.AddOption{jobqueue.Key(key()), due()}}
-		}
-		_, err := c.AddMany(context.Background(), queue, items)
-		return err
-	})
-}
 
 func BenchmarkEmbeddedAdd(b *testing.B) {
 	for _, callers := range []int{callers, 1} {
@@ -264,64 +113,58 @@ func deliver(b *testing.B, c *jobqueue.Client, handle *atomic.Value) {
 	var left sync.WaitGroup
 	left.Add(n)
 	handle.Store(left.Done)
-	ctx, cancel := context.WithCancel(context.Background())
-	var over sync.WaitGroup
 	m := start(b)
-	over.Go(func() { c.Run(ctx) })
+	stop := run(c)
 	left.Wait()
-	cancel()
-	over.Wait()
+	stop()
 	m.report(n)
 }
 
-// BenchmarkEmbeddedChurn adds and acknowledges jobs through a store of many pending ones.
+// BenchmarkEmbeddedChurn adds and acknowledges jobs through a store that holds many pending ones
+// all the time, and measures how large that leaves the files, and whether reads have become slow.
 func BenchmarkEmbeddedChurn(b *testing.B) {
-	path := b.TempDir()
-	c := open(b, path)
 	const held = 100_000
-	body := make([]byte, bodySize)
-	room := make(chan struct{}, held)
-	var left sync.WaitGroup
-	left.Add(b.N)
-	c.Handle(queue, func(context.Context, *jobqueue.Job) error { <-room; left.Done(); return nil },
-		jobqueue.Workers(64))
-	ctx, cancel := context.WithCancel(context.Background())
-	var over sync.WaitGroup
-	over.Go(func() { c.Run(ctx) })
-	m := start(b)
-	each(b, callers, b.N, func(int) error {
-		room <- struct{}{}
-		_, err := c.Add(context.Background(), queue, body,
-			jobqueue.In(time.Duration(rand.Int64N(int64(4*time.Second)))), jobqueue.Key(key()))
-		return err
-	})
-	left.Wait()
-	m.report(b.N)
-	b.ReportMetric(float64(size(b, path))/1e6, "disk-MB")
-	cancel()
-	over.Wait()
-	check(b, c.Close())
-}
-
-// anonymous returns the anonymous resident memory of the process.
-func anonymous() int {
-	runtime.GC()
-	status, _ := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(status)) {
-		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
-			n, _ := strconv.Atoi(strings.Fields(rest)[0])
-			return n * 1024
-		}
+	path := filepath.Join(b.TempDir(), "store")
+	c := open(b, path)
+	due := func() jobqueue.AddOption {
+		return jobqueue.In(time.Duration(rand.Int64N(int64(4 * time.Second))))
 	}
-	return 0
-}
-
-func size(b *testing.B, path string) (n int64) {
-	check(b, filepath.Walk(path, func(_ string, info os.FileInfo, err error) error {
-		if err == nil {
-			n += info.Size()
+	var done sync.WaitGroup
+	done.Add(b.N)
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	room := make(chan struct{}, held)
+	c.Handle(queue, func(context.Context, *jobqueue.Job) error {
+		room <- struct{}{}
+		if left.Add(-1) >= 0 {
+			done.Done()
 		}
 		return nil
-	}))
-	return n
+	}, jobqueue.Workers(64))
+	addMany(b, c, held, due)
+	largest := watchSize(b, path)
+	m := start(b)
+	stop := run(c)
+	each(b, callers, b.N, func(int) error {
+		<-room
+		_, err := c.Add(context.Background(), queue, make([]byte, bodySize), due(),
+			jobqueue.Key(key()))
+		return err
+	})
+	done.Wait()
+	m.report(b.N)
+	stop()
+
+	b.ReportMetric(float64(largest())/1e6, "largest-MB")
+	b.ReportMetric(float64(size(b, path))/1e6, "disk-MB")
+	b.ReportMetric(float64(newSize(b, held))/1e6, "new-MB")
+	began := time.Now()
+	_, _, err := c.List(context.Background(), queue, jobqueue.Delayed, "", 100)
+	check(b, err)
+	b.ReportMetric(float64(time.Since(began).Microseconds()), "list-µs")
+	began = time.Now()
+	_, err = c.Reserve(context.Background(), queue, 1, time.Minute)
+	check(b, err)
+	b.ReportMetric(float64(time.Since(began).Microseconds()), "claim-µs")
+	check(b, c.Close())
 }
