@@ -39,7 +39,12 @@ func (s *Store) options() *pebble.Options {
 		L0CompactionThreshold:       4,
 		LBaseMaxBytes:               64 << 20,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 1 },
+		Cleaner:                     cleaner{},
 	}
+	// Pebble's own looks ten times a second whether more compactions are allowed at a time than
+	// before. Here it is always one.
+	o.Experimental.CompactionScheduler =
+		pebble.NewConcurrencyLimitSchedulerWithNoPeriodicGrantingForTest()
 	for i := range o.TargetFileSizes {
 		o.TargetFileSizes[i] = 4 << 20 << i
 	}
@@ -49,6 +54,16 @@ func (s *Store) options() *pebble.Options {
 	}
 	return o
 }
+
+// A cleaner removes files that are not needed any more. Without it Pebble would keep as many logs as
+// there ever were at a time, to write to them again, which is three times what a store of 100,000
+// jobs needs. It does so unless the cleaner is one that needs what is in the files.
+type cleaner struct {
+	pebble.DeleteCleaner // does the work: its Clean is less deep
+	needsContents
+}
+
+type needsContents struct{ pebble.ArchiveCleaner }
 
 func (s *Store) events() *pebble.EventListener {
 	t := &s.stall
