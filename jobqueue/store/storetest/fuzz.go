@@ -226,6 +226,9 @@ func (c *comparison) op() (store.Op, store.Op) {
 		op := store.Add{Job: j, On: store.Conflict(c.n(3)), When: c.when()}
 		if c.once(8) {
 			op.Job.ID = 1<<40 + store.ID(c.n(10))
+			if c.config.IDsByQueue {
+				op.Job.ID += 100 * store.ID(slices.Index(fuzzQueues, j.Queue))
+			}
 			op.Retry = c.n(2) == 0
 		}
 		return pair(op)

@@ -32,6 +32,9 @@ type Config struct {
 
 	// Steps says that instants follow a wall clock that is stepped, and durations do not.
 	Steps bool
+
+	// IDsByQueue says that an ID which a caller chose is unique within its queue only.
+	IDsByQueue bool
 }
 
 // A Clock is moved by hand. It begins at a whole millisecond.

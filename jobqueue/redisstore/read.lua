@@ -1,0 +1,98 @@
+-- read.lua reads from one queue of a tag, apart from removing what was kept long enough. It begins
+-- with common.lua.
+--
+-- ARGV: the time, the queue's name, a letter, and what belongs to it. All answers begin with now
+-- and its nanoseconds.
+
+local q = open(1, ARGV[2])
+local letter, x, y, z = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+
+-- shown returns a job as read.go takes it: its id, list, score there, and records.
+local function shown(id, list, score)
+  return {id, list, string.format('%.0f', score), call('HGET', q.b, id) or '',
+    call('HGET', q.s, id) or ''}
+end
+
+if letter == 'g' then -- Get: id, key
+  local j = find(q, x, y)
+  return {now, rem, j and shown(j.id, j.list, j.score) or false}
+end
+
+-- position returns how many members of a list come before a place and at it. There may be many of
+-- one score, and the job that was at the place may be gone.
+local function position(list, score, member)
+  local low = call('ZCOUNT', list, '-inf', '(' .. score)
+  local high = call('ZCOUNT', list, '-inf', score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local there = call('ZRANGE', list, middle, middle)[1]
+    if there ~= member then
+      local a, b = read('>I6', there), read('>I6', member)
+      if a > b then high = middle else low = middle + 1 end
+    else
+      low = middle + 1
+    end
+  end
+  return low
+end
+
+if letter == 'l' then -- List: state, limit, and the score and member of the cursor
+  expire(q)
+  local state, limit, jobs = tonumber(x), tonumber(y), {}
+  if state == 3 then -- Leased: l is in the order of the ends
+    local members, all = call('ZRANGEBYSCORE', q.l, '-inf', '(inf'), {}
+    for p, member in ipairs(members) do
+      all[p] = {member = member, rank = read('>I6', member),
+        due = parseTries(call('HGET', q.s, sub(member, 7))).due}
+    end
+    table.sort(all, function(a, b)
+      if a.due ~= b.due then return a.due < b.due end
+      return a.rank < b.rank
+    end)
+    local score, rank = tonumber(z), z ~= '' and read('>I6', ARGV[7])
+    for _, a in ipairs(all) do
+      if #jobs == limit then break end
+      if z == '' or a.due > score or a.due == score and a.rank > rank then
+        local s = shown(sub(a.member, 7), 'l', call('ZSCORE', q.l, a.member))
+        s[6] = string.format('%.0f', a.due)
+        jobs[#jobs + 1] = s
+      end
+    end
+    return {now, rem, jobs}
+  end
+  local list = ({'z', 'z', nil, 'd', 'f'})[state]
+  local from, to = 0, call('ZCOUNT', q[list], '-inf', '(inf')
+  if state == 1 then from = call('ZCOUNT', q.z, '-inf', now) end
+  if state == 2 then to = call('ZCOUNT', q.z, '-inf', now) end
+  if z ~= '' then from = math.max(from, position(q[list], z, ARGV[7])) end
+  to = math.min(to, from + limit)
+  local found = to > from and call('ZRANGE', q[list], from, to - 1, 'WITHSCORES') or {}
+  for p = 1, #found, 2 do
+    local s = shown(sub(found[p], 7), list, tonumber(found[p + 1]))
+    s[6] = s[3]
+    jobs[#jobs + 1] = s
+  end
+  return {now, rem, jobs}
+end
+
+if letter == 'i' then -- a queue's line of Queues
+  local kept = call('HMGET', tagKey, 'v' .. q.name, 'b' .. q.name, 'p' .. q.name, 'l' .. q.name)
+  if not kept[1] then return {now, rem, false} end
+  expire(q)
+  q.paused = kept[3] and true
+  local head = first(q.z)
+  local all = call('ZCARD', q.z) - 1
+  local ready = call('ZCOUNT', q.z, '-inf', now)
+  return {now, rem, kept[3] and 1 or 0, kept[4] or '', all - ready, ready,
+    call('ZCARD', q.l) - 1, call('ZCARD', q.d) - 1, call('ZCARD', q.f) - 1, kept[2] or '0',
+    nextOf(q), head < math.huge and head or -1}
+end
+
+-- Due: the milliseconds and nanoseconds of each end
+local counts, before = {now, rem}, 0
+for p = 4, #ARGV, 2 do
+  local n = call('ZCOUNT', q.z, '-inf', now + ARGV[p] + math.floor((rem + ARGV[p + 1]) / 1e6))
+  counts[#counts + 1] = math.max(n - before, 0)
+  before = math.max(before, n)
+end
+return counts
