@@ -54,6 +54,8 @@ var short = map[string]struct {
 	"orders": {"-scale 900 -customers 200", []string{"kill -9: .* unpaid", "open again, after",
 		`2\d\d orders: 0 unpaid`, "cancelled after their minute, by", "none was lost"},
 		[]string{"-customers 19"}},
+	"ttlqueue": {"", []string{`1s by the job queue has come after 1\.`,
+		"1s by a TTL queue has come after 10|there is no RabbitMQ", "all is well"}, nil},
 	"reminders": {"-scale 70000", []string{"reminder to ben", "escalation to the head",
 		"all is well"}, nil},
 }

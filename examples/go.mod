@@ -5,11 +5,14 @@ go 1.25
 replace (
 	github.com/go-timingwheel/timingwheel => ..
 	github.com/go-timingwheel/timingwheel/jobqueue => ../jobqueue
+	github.com/go-timingwheel/timingwheel/jobqueue/sink/rabbitmq => ../jobqueue/sink/rabbitmq
 )
 
 require (
 	github.com/go-timingwheel/timingwheel v0.0.0-00010101000000-000000000000
 	github.com/go-timingwheel/timingwheel/jobqueue v0.0.0-00010101000000-000000000000
+	github.com/go-timingwheel/timingwheel/jobqueue/sink/rabbitmq v0.0.0-00010101000000-000000000000
+	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
 )

@@ -3,27 +3,22 @@
 package servers
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
-	"testing"
 )
 
-// Need returns where a program is. If it is missing, the test is skipped with a message that says
-// how to install it, or fails if JOBQUEUE_SERVERS is "required".
-func Need(t testing.TB, install, program string, elsewhere ...string) string {
-	t.Helper()
-	path, ok := Find(program, elsewhere...)
-	if !ok {
-		Missing(t, fmt.Sprintf("%s is not installed; on Debian: %s", program, install))
-	}
-	return path
+// A T is what the functions for tests need of testing.TB.
+type T interface {
+	Helper()
+	Fatal(...any)
+	Skip(...any)
 }
 
-// Missing skips the test, or fails it if JOBQUEUE_SERVERS is "required".
-func Missing(t testing.TB, message string) {
+// Missing skips a test whose program is missing, with a message that says how to install it. If
+// JOBQUEUE_SERVERS is "required", the test fails.
+func Missing(t T, message string) {
 	t.Helper()
 	if os.Getenv("JOBQUEUE_SERVERS") == "required" {
 		t.Fatal(message)

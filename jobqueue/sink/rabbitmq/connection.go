@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -44,11 +45,30 @@ func newConnection(c *amqp.Connection) *connection {
 }
 
 // take returns a channel that no one else uses.
-func (c *connection) take() (*channel, error) {
+func (c *connection) take(ctx context.Context) (*channel, error) {
 	if ch, err := c.takeIdle(); ch != nil || err != nil {
 		return ch, err
 	}
-	// Without mu, which the goroutine of newConnection needs before an answer can be read.
+	// A call of the package waits for as long as the broker is blocked.
+	var ch *channel
+	var err error
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		ch, err = c.open()
+	}()
+	select {
+	case <-opened:
+		return ch, err
+	case <-ctx.Done():
+	}
+	c.closeUnlessBlocked() // which ends the call
+	return nil, fmt.Errorf("rabbitmq: the broker does not answer: %w", ctx.Err())
+}
+
+// open opens a channel. It must not hold mu, for which the goroutine of newConnection may wait
+// before an answer can be read.
+func (c *connection) open() (*channel, error) {
 	raw, err := c.Channel()
 	if err != nil {
 		return nil, err
@@ -82,23 +102,32 @@ func (c *connection) takeIdle() (*channel, error) {
 
 // release gives a channel back after a batch. It returns whether the channel is still open. late
 // says that something was not confirmed in time.
-func (c *connection) release(ch *channel, late error) bool {
+func (c *connection) release(ch *channel, late bool) bool {
 	if ch.IsClosed() {
 		return false
 	}
+	if late {
+		// The channel, which still has confirmations to come, ends with the connection.
+		c.closeUnlessBlocked()
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.idle = append(c.idle, ch)
+	return true
+}
+
+// closeUnlessBlocked closes a connection on which the broker hangs; perhaps another one does
+// better. A broker that takes no messages says so, and works again on the same connection when it
+// does. If it were given the messages on one connection after the other, it would have all of them
+// then.
+func (c *connection) closeUnlessBlocked() {
 	c.mu.Lock()
 	blocked := c.blocked != ""
-	if late == nil {
-		c.idle = append(c.idle, ch)
-	}
 	c.mu.Unlock()
-	if late != nil && !blocked {
-		// The broker hangs; perhaps another connection does better. One that is blocked is kept: it
-		// works again when the broker has room, and each new one would leave it the messages once
-		// more. The channel, which still has confirmations to come, ends with the connection.
+	if !blocked {
 		c.CloseDeadline(time.Now().Add(time.Second))
 	}
-	return true
 }
 
 // reason returns why the channel is closed, as an error for the jobs that it has not confirmed.

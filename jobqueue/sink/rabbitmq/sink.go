@@ -98,7 +98,7 @@ func (s *Sink) Close() error {
 	if s.conn == nil {
 		return nil
 	}
-	err := s.conn.CloseDeadline(time.Now().Add(s.timeout))
+	err := s.conn.CloseDeadline(time.Now().Add(min(s.timeout, 5*time.Second)))
 	if errors.Is(err, amqp.ErrClosed) {
 		err = nil
 	}
@@ -124,7 +124,7 @@ func (s *Sink) send(ctx context.Context, jobs []*jobqueue.Job) []error {
 		return slices.Repeat([]error{unavailable(err)}, len(jobs))
 	}
 	errs := s.publish(ctx, ch, jobs)
-	if ch.conn.release(ch, ctx.Err()) {
+	if ch.conn.release(ch, ctx.Err() != nil) {
 		return errs
 	}
 	// The broker closes the channel if it refuses a single message. Find out which.
@@ -231,6 +231,15 @@ func check(key string, m *amqp.Publishing) error {
 
 // channel returns a channel in confirm mode that no one else uses.
 func (s *Sink) channel(ctx context.Context) (*channel, error) {
+	conn, err := s.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return conn.take(ctx)
+}
+
+// connected returns the connection, which is made if there is none.
+func (s *Sink) connected(ctx context.Context) (*connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -243,7 +252,7 @@ func (s *Sink) channel(ctx context.Context) (*channel, error) {
 		}
 		s.conn = conn
 	}
-	return s.conn.take()
+	return s.conn, nil
 }
 
 func (s *Sink) dial(ctx context.Context) (*connection, error) {
