@@ -35,30 +35,30 @@ func TestHouse(t *testing.T) {
 		broken time.Duration // until then all attempts fail
 		want   string
 	}{
-		"a weekend": {"8:00 sat-sun lamp on\n22:30 * lamp off", 0, 0,
+		"a weekend": {"08:00 Sat+Sun lamp on\n22:30 * lamp off", 0, 0,
 			"8h0m0s tell lamp on, 8h0m0s lamp on: done at attempt 1, " +
 				"22h30m0s tell lamp off, 22h30m0s lamp off: done at attempt 1, " +
 				"32h0m0s tell lamp on, 32h0m0s lamp on: done at attempt 1, " +
 				"46h30m0s tell lamp off, 46h30m0s lamp off: done at attempt 1"},
-		"off the network for a while": {"8:00 sat lamp on", time.Second, 489 * time.Minute,
+		"off the network for a while": {"08:00 Sat lamp on", time.Second, 489 * time.Minute,
 			"8h0m0s tell lamp on, 8h0m1s lamp on: failed at attempt 1, " +
 				"8h5m1s tell lamp on, 8h5m2s lamp on: failed at attempt 2, " +
 				"8h10m2s tell lamp on, 8h10m3s lamp on: done at attempt 3"},
-		"replaced between attempts": {"8:00 sat lamp on\n8:07 sat lamp off", 0, 486 * time.Minute,
+		"replaced between attempts": {"08:00 Sat lamp on\n08:07 Sat lamp off", 0, 486 * time.Minute,
 			"8h0m0s tell lamp on, 8h0m0s lamp on: failed at attempt 1, " +
 				"8h5m0s tell lamp on, 8h5m0s lamp on: failed at attempt 2, " +
 				"8h7m0s lamp on: replaced at attempt 2, 8h7m0s tell lamp off, " +
 				"8h7m0s lamp off: done at attempt 1"},
-		"replaced during an attempt that fails": {"8:00 sat lamp on\n8:01 sat lamp off",
+		"replaced during an attempt that fails": {"08:00 Sat lamp on\n08:01 Sat lamp off",
 			90 * time.Second, 8*time.Hour + 2*time.Minute,
 			"8h0m0s tell lamp on, 8h1m30s lamp on: replaced at attempt 1, " +
 				"8h1m30s tell lamp off, 8h3m0s lamp off: done at attempt 1"},
-		"replaced during an attempt that succeeds": {"8:00 sat lamp on\n8:01 sat lamp off",
+		"replaced during an attempt that succeeds": {"08:00 Sat lamp on\n08:01 Sat lamp off",
 			90 * time.Second, 0,
 			"8h0m0s tell lamp on, 8h1m30s lamp on: done at attempt 1, " +
 				"8h1m30s tell lamp off, 8h3m0s lamp off: done at attempt 1"},
 		"replaced twice during an attempt": {
-			"8:00 sat lamp on\n8:01 sat lamp off\n8:02 sat lamp on",
+			"08:00 Sat lamp on\n08:01 Sat lamp off\n08:02 Sat lamp on",
 			150 * time.Second, 0,
 			"8h0m0s tell lamp on, 8h2m0s lamp off: replaced at attempt 0, " +
 				"8h2m30s lamp on: done at attempt 1, 8h2m30s tell lamp on, " +
@@ -84,9 +84,7 @@ func TestHouse(t *testing.T) {
 					}
 					notes.Add("%s: %s at attempt %d", o.line, what, o.attempts)
 				}
-				tab, err := parseTable(tc.table)
-				require.NoError(t, err)
-				h := newHouse(tw, tab, retryAfter, tell, report)
+				h := newHouse(tw, parse(tc.table), retryAfter, tell, report)
 				tw.ScheduleFunc(inUTC{h}, h.run, timingwheel.RunMissed(),
 					timingwheel.QueueWhileRunning())
 				time.Sleep(48 * time.Hour)
@@ -101,9 +99,8 @@ func TestHouse(t *testing.T) {
 // TestRaces has orders come faster than attempts end, some of which fail. A device is told by one
 // goroutine at a time, and each order ends once.
 func TestRaces(t *testing.T) {
-	tab, err := parseTable("0:00 * lamp on\n0:00 * fan on\n0:01 * fan off\n0:02 * lamp off\n" +
-		"0:02 * fan on\n0:03 * fan off\n0:04 * lamp on\n0:04 * radio off\n0:05 * fan on")
-	require.NoError(t, err)
+	tab := parse("00:00 * lamp on\n00:00 * fan on\n00:01 * fan off\n00:02 * lamp off\n" +
+		"00:02 * fan on\n00:03 * fan off\n00:04 * lamp on\n00:04 * radio off\n00:05 * fan on")
 	var mu sync.Mutex
 	busy, told, ended := map[string]bool{}, 0, map[string]int{}
 	tell := func(_ context.Context, l line) error {

@@ -35,18 +35,18 @@ func on(day, hour, minute int) time.Time {
 	return time.Date(2027, time.March, 27+day, hour, minute, 0, 0, berlin)
 }
 
-const houseTable = `# time  days     device      on/off
-06:30   mon-fri  boiler      on
-08:00   sat-sun  boiler      on
-21:00   *        boiler      off
-18:00   *        lamp-hall   on
-22:00   *        lamp-hall   off
-03:00   sun      fan         on
-03:30   sun      fan         on     # again
-05:00   *        fan         off
-02:30   *        dehumidify  on     # but this night has no 02:30
-04:30   *        dehumidify  off
-`
+var houseTable = table{
+	{6, 30, workdays, "boiler", true},
+	{8, 0, weekend, "boiler", true},
+	{21, 0, daily, "boiler", false},
+	{18, 0, daily, "lamp-hall", true},
+	{22, 0, daily, "lamp-hall", false},
+	{3, 0, "Sun", "fan", true},
+	{3, 30, "Sun", "fan", true}, // again
+	{5, 0, daily, "fan", false},
+	{2, 30, daily, "dehumidify", true}, // but this night has no 02:30
+	{4, 30, daily, "dehumidify", false},
+}
 
 // asked is what the table must lead to, worked out by hand: when the device is told, and how often
 // it changes. At first all devices are off.
@@ -65,13 +65,11 @@ var asked = map[string]struct {
 
 func main() {
 	story.Program{
-		Name:    "devices",
-		About:   "Devices switches the plugs and lamps of a house at the times of a table.",
-		Passed:  "every device did what the table says, none early",
 		Scale:   12600,
 		Opening: opening,
 		Layout:  "Mon 15:04 MST",
 		Play:    func(r *story.Run) { (&night{Run: r, on: make(map[string]bool)}).play() },
+		Passed:  "every device did what the table says, none early",
 	}.Main()
 }
 
@@ -86,11 +84,12 @@ type night struct {
 }
 
 func (n *night) play() {
-	fmt.Fprintf(n.Out, "%s\n", houseTable)
-	t, err := parseTable(houseTable)
-	story.Must(err)
+	for _, l := range houseTable {
+		fmt.Fprintf(n.Out, "%02d:%02d  %-14s %s\n", l.hour, l.minute, l, l.days)
+	}
+	fmt.Fprintln(n.Out)
 	tw := timingwheel.New()
-	h := newHouse(tw, t, n.Real(retryAfter), n.tell, n.report)
+	h := newHouse(tw, houseTable, n.Real(retryAfter), n.tell, n.report)
 	// The schedule ends by itself. Stop might take away the last run when it is late.
 	tw.ScheduleFunc(inStory{n.Run, h}, h.run,
 		timingwheel.RunMissed(), timingwheel.QueueWhileRunning())

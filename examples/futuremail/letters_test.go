@@ -29,24 +29,20 @@ func TestLetters(t *testing.T) {
 		require.NoError(t, keep(t.Context(), q, some))
 		require.NoError(t, keep(t.Context(), q, some))
 		var events story.Notes
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
 		failures := 2
-		go func() {
-			ended <- deliver(ctx, q, func(key string, l letter) error {
-				events.Add("%s %s", key, l.Text)
-				require.Equal(t, some[key].To, l.To)
-				if failures--; key == "a" && failures >= 0 {
-					return errors.New("no one opens")
-				}
-				return nil
-			})
-		}()
+		send := func(key string, l letter) error {
+			events.Add("%s %s", key, l.Text)
+			require.Equal(t, some[key].To, l.To)
+			if failures--; key == "a" && failures >= 0 {
+				return errors.New("no one opens")
+			}
+			return nil
+		}
+		end := story.Background(func(ctx context.Context) error { return deliver(ctx, q, send) })
 		time.Sleep(20 * year)
 		require.Equal(t, []string{"0s c three", "24h0m0s a one", "24h0m1s a one",
 			"87600h0m0s b two"}, events.Lines())
-		cancel()
-		require.NoError(t, <-ended)
+		require.NoError(t, end())
 		require.NoError(t, q.Close())
 	})
 }

@@ -1,7 +1,7 @@
-// Futuremail keeps letters for years. A first process stores a hundred thousand of them, due within
-// twenty years, and is killed with kill -9. A second one opens the same files. It shows how long
-// that takes, how much memory it needs, and what is due when, and delivers the letters of the next
-// seconds.
+// Futuremail keeps letters for years. Another process stores a hundred thousand of them, due within
+// twenty years, and is killed with kill -9. Then this process opens the same files. It shows how
+// long that takes, how much memory it needs, and what is due when, and delivers the letters of the
+// next seconds.
 //
 //	go run ./examples/futuremail
 //	go run ./examples/futuremail -letters 1000000
@@ -11,12 +11,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -31,138 +29,100 @@ const (
 )
 
 func main() {
-	n := flag.Int("letters", 100_000, "how many letters are kept")
+	n := flag.Int("letters", 100_000, "how many are kept, at least 100")
 	story.Program{
-		Name:   "futuremail",
-		About:  "Futuremail keeps letters for years, and is killed before it delivers the first.",
+		Play:   func(r *story.Run) { play(r, max(100, *n)) },
+		Child:  keepAll,
 		Passed: "no letter was lost,\nand none was delivered before its time",
-		Play: func(r *story.Run) {
-			if *n < 100 {
-				story.Misuse("-letters must be at least 100")
-			}
-			play(r, *n)
-		},
-		Child: func(ctx context.Context, args []string) error {
-			q, err := jobqueue.Open(args[0])
-			if err != nil {
-				return err
-			}
-			if len(args) == 2 {
-				err = keepAll(ctx, q, args[1])
-			} else {
-				err = deliverSome(ctx, q)
-			}
-			return errors.Join(err, q.Close())
-		},
 	}.Main()
 }
 
-// keepAll stores n letters: most are due evenly over twenty years, and the last ones from now on.
-func keepAll(ctx context.Context, q *jobqueue.Client, letters string) error {
-	n, err := strconv.Atoi(letters)
+// keepAll is the other process. It gets a folder, and how many letters to keep in it: most are due
+// evenly over twenty years, and the last ones from now on.
+func keepAll(ctx context.Context, args []string) error {
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	q, err := jobqueue.Open(args[0])
 	if err != nil {
 		return err
 	}
 	const batch = 1000
-	now := time.Now()
-	for from := 0; from < n-soon; from += batch {
-		some := make(map[string]letter)
-		for i := from; i < min(from+batch, n-soon); i++ {
-			on := now.Add(25*time.Hour + time.Duration(i)*(20*year/time.Duration(n)))
-			some[fmt.Sprint("letter ", i)] = letter{"gopher", "How are you by now?", on}
-		}
-		if err := keep(ctx, q, some); err != nil {
-			return err
-		}
-	}
 	some := make(map[string]letter)
-	for i := range soon {
-		on := time.Now().Add(time.Second + time.Duration(i)*100*time.Millisecond)
-		some[fmt.Sprint("letter ", n-soon+i)] = letter{"gopher", "Hello again!", on}
-	}
-	if err := keep(ctx, q, some); err != nil {
-		return err
+	for i := range n {
+		on := time.Now().Add(25*time.Hour + time.Duration(i)*(20*year/time.Duration(n)))
+		if left := n - i; left <= soon {
+			on = time.Now().Add(3*time.Second - time.Duration(left)*100*time.Millisecond)
+		}
+		some[fmt.Sprint("letter ", i)] = letter{"gopher", "How are you by now?", on}
+		if len(some) == batch || i == n-1 {
+			if err := keep(ctx, q, some); err != nil {
+				return err
+			}
+			clear(some)
+		}
 	}
 	fmt.Println("all are kept")
 	<-ctx.Done() // it is killed before
-	return nil
-}
-
-// An inventory is what the second process has found.
-type inventory struct {
-	Letters int
-	Memory  string
-	Within  []int       // a day, a year, ten years, a hundred more
-	Next    []time.Time // of those that are not for today
-}
-
-// A sent letter.
-type sent struct{ On, At time.Time }
-
-func deliverSome(ctx context.Context, q *jobqueue.Client) error {
-	stats, err1 := q.Stats(ctx)
-	within, err2 := q.DueIn(ctx, letters, 24*time.Hour, year, 10*year, 100*year)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
-	}
-	next, _, err := q.List(ctx, letters, jobqueue.Delayed, "", soon+3)
-	if err != nil {
-		return err
-	}
-	inv := inventory{Letters: stats.Queues[0].Delayed + stats.Queues[0].Ready, Within: within,
-		Memory: story.Memory()}
-	for _, job := range next {
-		if time.Until(job.Due) > time.Hour {
-			inv.Next = append(inv.Next, job.Due)
-		}
-	}
-	say := json.NewEncoder(os.Stdout)
-	if err := say.Encode(inv); err != nil {
-		return err
-	}
-	return deliver(ctx, q, func(_ string, l letter) error {
-		return say.Encode(sent{l.On, time.Now()})
-	})
+	return q.Close()
 }
 
 func play(r *story.Run, n int) {
-	folder, err := os.MkdirTemp("", "futuremail")
-	story.Must(err)
-	defer os.RemoveAll(folder)
-	path := filepath.Join(folder, "letters")
-
-	began := time.Now()
-	process := story.Start(path, strconv.Itoa(n))
+	ctx, folder, began := context.Background(), r.Folder(), time.Now()
+	process := story.Start(folder, strconv.Itoa(n))
 	process.Said()
 	r.Printf("%d letters are kept, after %v", n, time.Since(began).Round(10*time.Millisecond))
 	process.Kill()
 	r.Printf("kill -9")
 
 	began = time.Now()
-	process = story.Start(path)
-	var inv inventory
-	story.Must(json.Unmarshal([]byte(process.Said()), &inv))
-	r.Printf("another process has started and opened the files, after %v",
+	q, err := jobqueue.Open(folder)
+	story.Must(err)
+	stats, err := q.Stats(ctx)
+	story.Must(err)
+	kept := stats.Queues[0].Delayed + stats.Queues[0].Ready
+	r.Printf("another process has opened the files, after %v",
 		time.Since(began).Round(time.Millisecond))
-	r.Printf("it keeps %d letters, and holds %s of memory", inv.Letters, inv.Memory)
-	r.Printf("due today %d, within a year %d, within ten %d, later %d", inv.Within[0],
-		inv.Within[1], inv.Within[2], inv.Within[3])
-	for _, on := range inv.Next[:min(3, len(inv.Next))] {
-		r.Printf("one of the next is for %v", on.Format(time.RFC1123))
+	within, err := q.DueIn(ctx, letters, 24*time.Hour, year, 10*year, 100*year)
+	story.Must(err)
+	r.Printf("it keeps %d letters, and holds %s of memory", kept, memory())
+	r.Printf("due today %d, within a year %d, within ten %d, later %d", within[0], within[1],
+		within[2], within[3])
+	total := within[0] + within[1] + within[2] + within[3]
+	r.Check(kept == n && total == n, "%d letters are kept, %d are due", kept, total)
+	next, _, err := q.List(ctx, letters, jobqueue.Delayed, "", soon+3)
+	story.Must(err)
+	for _, job := range next[max(0, len(next)-3):] {
+		r.Printf("one of the next is for %v", job.Due.Format(time.RFC1123))
 	}
-	total := 0
-	for _, some := range inv.Within {
-		total += some
-	}
-	r.Check(inv.Letters == n && total == n, "%d letters are kept, %d are due", inv.Letters, total)
 
+	delivered := make(chan time.Duration) // how late
+	end := story.Background(func(ctx context.Context) error {
+		return deliver(ctx, q, func(_ string, l letter) error {
+			delivered <- time.Since(l.On)
+			return nil
+		})
+	})
 	var late []time.Duration
 	for range soon {
-		var s sent
-		story.Must(json.Unmarshal([]byte(process.Said()), &s))
-		late = append(late, s.At.Sub(s.On))
+		late = append(late, <-delivered)
 	}
-	process.End()
+	story.Must(end())
+	story.Must(q.Close())
 	r.Printf("%d letters were due and are delivered, late by\n%s", soon, story.Percentiles(late))
 	r.Check(slices.Min(late) >= 0, "a letter was %v early", -slices.Min(late))
+}
+
+var anonymous = regexp.MustCompile(`RssAnon:\s+(\d+) kB`)
+
+// memory returns how much this process holds apart from files, if the platform tells.
+func memory() string {
+	status, _ := os.ReadFile("/proc/self/status")
+	found := anonymous.FindSubmatch(status)
+	if found == nil {
+		return "an unknown amount"
+	}
+	kB, _ := strconv.Atoi(string(found[1]))
+	return fmt.Sprintf("%d MB", (kB+1023)/1024)
 }

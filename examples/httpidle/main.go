@@ -31,12 +31,10 @@ const (
 
 func main() {
 	story.Program{
-		Name:   "httpidle",
-		About:  "Httpidle is an HTTP server that closes idle and old connections.",
-		Passed: "each connection was closed for the right reason, not early",
 		Scale:  30,
 		Layout: "04:05.0",
 		Play:   play,
+		Passed: "each connection was closed for the right reason, not early",
 	}.Main()
 }
 
@@ -52,9 +50,9 @@ func play(r *story.Run) {
 		r.Printf("server: closed the connection of %s, reason: %v", name, why)
 	}
 	r.Printf("server: limits are idle %v, body %v, life %v", idleLimit, bodyLimit, lifeLimit)
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- serve(ctx, &http.Server{Handler: handler(r)}, l, limits, closed) }()
+	stop := story.Background(func(ctx context.Context) error {
+		return serve(ctx, &http.Server{Handler: handler(r)}, l, limits, closed)
+	})
 	story.Together(len(clients), func(i int) {
 		began := time.Now() // before the server knows of the connection
 		conn, err := net.Dial("tcp", l.Addr().String())
@@ -65,8 +63,7 @@ func play(r *story.Run) {
 	})
 	// A client may see the end of its connection before the server tells.
 	story.Must(r.Await(0, r.Verdict))
-	stop()
-	story.Must(<-served)
+	story.Must(stop())
 }
 
 func handler(r *story.Run) http.HandlerFunc {

@@ -15,8 +15,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const idle = 2 * time.Second
-
 // TestServer has a client send some messages, over a pipe and on the fake clock. Then the client
 // hangs up, or waits for the end.
 func TestServer(t *testing.T) {

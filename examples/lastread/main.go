@@ -25,11 +25,9 @@ const (
 
 func main() {
 	story.Program{
-		Name:   "lastread",
-		About:  "Lastread is a news server that mails a digest two hours after the last read.",
-		Passed: "no digest was early, lost, or sent once too often",
 		Scale:  3600,
 		Play:   play,
+		Passed: "no digest was early, lost, or sent once too often",
 	}.Main()
 }
 

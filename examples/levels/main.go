@@ -26,21 +26,16 @@ import (
 const slots = 12
 
 func main() {
-	delay := flag.Int("delay", 310, "delay of the timer in `seconds` of the story, up to 1727")
+	delay := flag.Int("delay", 310, "delay of the timer in `seconds` of the story, from 1 to 1727")
 	story.Program{
-		Name:   "levels",
-		About:  "Levels draws how a timer moves down the wheels, one drawing for each move.",
-		Passed: "the timer did not fire early",
-		Scale:  20,
+		Scale: 20,
 		Play: func(r *story.Run) {
-			if *delay < 1 || *delay > 1727 {
-				story.Misuse("-delay must be between 1 and 1727")
-			}
 			tick := r.Real(time.Second)
 			fmt.Fprintf(r.Out, "Each row is a wheel of %d slots, twice. %v stand for 1 s.\n"+
 				"< > is the slot of the current time, * the slot of the timer.\n", slots, tick)
-			story.Must(walk(r.Out, tick, *delay))
+			story.Must(walk(r.Out, tick, min(max(1, *delay), 1727)))
 		},
+		Passed: "the timer did not fire early",
 	}.Main()
 }
 

@@ -20,8 +20,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,42 +33,27 @@ func main() {
 	timeout := flag.Duration("timeout", time.Minute,
 		"how long a receiver may take to answer, in time of the story")
 	story.Program{
-		Name: "notifier",
-		About: "Notifier posts notifications to receivers that fail for a while, every 300 s or\n" +
-			"by steps of 0 s, 2 min, 10 min and 1 h, until they succeed.",
-		Passed: "no attempt was early or followed a success,\n" +
-			"and nothing was forgotten",
-		Scale: 600, // leaves a receiver 100 ms for its answer
-		Play: func(r *story.Run) {
-			if *timeout <= 0 {
-				story.Misuse("-timeout must be positive")
-			}
-			play(r, *timeout)
-		},
+		Scale:  600, // leaves a receiver 100 ms for its answer
+		Play:   func(r *story.Run) { play(r, *timeout) },
+		Passed: "no attempt was early or followed a success,\nand nothing was forgotten",
 	}.Main()
 }
 
 func play(r *story.Run, timeout time.Duration) {
-	folder, err := os.MkdirTemp("", "notifier")
-	story.Must(err)
-	defer os.RemoveAll(folder)
+	folder := r.Folder()
 	receivers := httptest.NewServer(http.HandlerFunc(receive))
 	defer receivers.Close()
 	every, steps := scaled(r, every), scaled(r, steps)
 
 	// start starts the service, and returns what stops it.
 	start := func() (*notifier, func()) {
-		q, err := jobqueue.Open(filepath.Join(folder, "jobs"),
-			jobqueue.WithLogger(slog.New(slog.DiscardHandler)))
+		q, err := jobqueue.Open(folder, jobqueue.WithLogger(slog.New(slog.DiscardHandler)))
 		story.Must(err)
 		q.Use(func(next jobqueue.Handler) jobqueue.Handler { return watch(r, next, every, steps) })
 		n := newNotifier(q, r.Real(timeout), every, steps)
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- q.Run(ctx) }()
+		end := story.Background(q.Run)
 		return n, func() {
-			cancel()
-			story.Must(<-ended)
+			story.Must(end())
 			story.Must(q.Close())
 			n.client.CloseIdleConnections()
 		}
@@ -107,7 +90,7 @@ func play(r *story.Run, timeout time.Duration) {
 		return nil
 	}))
 	stop()
-	q, err := jobqueue.Open(filepath.Join(folder, "jobs"))
+	q, err := jobqueue.Open(folder)
 	story.Must(err)
 	for _, job := range all(q, jobqueue.Dead, jobqueue.Delayed, jobqueue.Ready) {
 		end := "still tried"

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 	"github.com/go-timingwheel/timingwheel/jobqueue"
 )
 
@@ -98,12 +99,9 @@ func TestAttempts(t *testing.T) {
 				n.client.Transport = f
 				id, err := n.send(t.Context(), tc.policy, "http://receiver/", "hello")
 				require.NoError(t, err)
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan error, 1)
-				go func() { ended <- q.Run(ctx) }()
+				end := story.Background(q.Run)
 				time.Sleep(240 * time.Hour)
-				cancel()
-				require.NoError(t, <-ended)
+				require.NoError(t, end())
 				require.Equal(t, tc.want, fmt.Sprint(f.began))
 				job, err := q.Get(t.Context(), tc.policy.queue, jobqueue.ByID(id))
 				if tc.dead == "" {

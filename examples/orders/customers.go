@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-timingwheel/timingwheel/examples/internal/story"
@@ -41,27 +41,13 @@ func customer(r *story.Run, d *door, i int) visit {
 // A door is where customers find the shop.
 type door struct {
 	client http.Client
-
-	mu  sync.Mutex
-	url string // empty while the shop is dead
-}
-
-func (d *door) set(url string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.url = url
-}
-
-func (d *door) get() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.url
+	url    atomic.Value // a string, empty while the shop is dead
 }
 
 // insist posts a form until the shop answers. If the shop refuses, the order has no state.
 func (d *door) insist(r *story.Run, path string, form url.Values) (o order) {
 	story.Must(r.Await(r.Real(dark), func() error {
-		url := d.get()
+		url := d.url.Load().(string)
 		if url == "" {
 			return errors.New("the shop is dead")
 		}
@@ -85,7 +71,7 @@ func (d *door) insist(r *story.Run, path string, form url.Values) (o order) {
 }
 
 func (d *door) orders() (all []order) {
-	resp, err := d.client.Get(d.get() + "/orders")
+	resp, err := d.client.Get(d.url.Load().(string) + "/orders")
 	story.Must(err)
 	defer resp.Body.Close()
 	story.Must(json.NewDecoder(resp.Body).Decode(&all))

@@ -13,13 +13,10 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +26,8 @@ import (
 
 const (
 	payWithin = 30 * time.Minute
-	open      = 30 * time.Minute // for so long customers order
+	customers = 600              // each orders something
+	open      = 30 * time.Minute // for so long they order
 	dark      = 3 * time.Minute  // between a kill and the new start
 )
 
@@ -37,22 +35,13 @@ const (
 var kills = []time.Duration{20 * time.Minute, 40 * time.Minute}
 
 func main() {
-	customers := flag.Int("customers", 600, "how many order something")
 	story.Program{
-		Name: "orders",
-		About: "Orders is a shop that takes orders over HTTP, and cancels those that are not\n" +
-			"paid within 30 minutes, although it is killed twice meanwhile.",
-		Passed: "every order was paid or cancelled, none was lost,\n" +
-			"and none was cancelled before its minute",
 		Scale:   600, // a minute in 100 ms
 		Opening: time.Date(2027, time.March, 1, 9, 0, 0, 0, time.UTC),
-		Play: func(r *story.Run) {
-			if *customers < 20 {
-				story.Misuse("-customers must be at least 20")
-			}
-			play(r, *customers)
-		},
-		Child: keepShop,
+		Play:    play,
+		Child:   keepShop,
+		Passed: "every order was paid or cancelled, none was lost,\n" +
+			"and none was cancelled before its minute",
 	}.Main()
 }
 
@@ -70,54 +59,49 @@ func keepShop(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: newShop(jobs, book, within).handler()}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+	server := &http.Server{Handler: newShop(jobs, book, within).handler()}
+	go server.Serve(ln)
 	fmt.Println("http://" + ln.Addr().String())
-	served, worked := make(chan error, 1), make(chan error, 1)
-	go func() { served <- server.Serve(ln) }()
-	go func() { worked <- jobs.Run(ctx) }()
-	err = <-worked // when ctx has ended
-	server.Close()
-	<-served
-	return errors.Join(err, jobs.Close(), book.close())
+	err = jobs.Run(ctx)
+	return errors.Join(err, server.Close(), jobs.Close(), book.close())
 }
 
-func play(r *story.Run, customers int) {
-	folder, err := os.MkdirTemp("", "orders")
-	story.Must(err)
-	defer os.RemoveAll(folder)
-	door := &door{}
+// A night is a time in which the shop is dead.
+type night struct{ from, to time.Time }
+
+func play(r *story.Run) {
+	folder, door := r.Folder(), &door{}
 	start := func() *story.Child {
 		shop := story.Start(folder, r.Real(payWithin).String())
-		door.set(shop.Said())
+		door.url.Store(shop.Said())
 		return shop
 	}
 	shop := start()
 	r.Printf("the shop opens; %d customers will order within half an hour", customers)
 
-	visits := make([]visit, customers)
+	var visits [customers]visit
 	var running sync.WaitGroup
 	for i := range visits {
 		running.Go(func() { visits[i] = customer(r, door, i) })
 	}
-	type night struct{ from, to time.Time }
 	var nights []night
 	for _, at := range kills {
 		r.Until(at)
 		now := states(door.orders())
 		shop.Kill()
 		from := time.Now()
-		door.set("")
+		door.url.Store("")
 		r.Printf("kill -9: %s", now)
 		r.Until(at + dark)
 		again := time.Now()
 		shop = start()
 		to := time.Now()
 		nights = append(nights, night{from, to})
-		r.Printf("open again, after %v\n%s", to.Sub(again).Round(time.Millisecond),
+		r.Printf("open again, after %v: %s", to.Sub(again).Round(time.Millisecond),
 			states(door.orders()))
 	}
 	r.Until(open + payWithin)
@@ -132,24 +116,29 @@ func play(r *story.Run, customers int) {
 	}))
 	shop.End()
 	door.client.CloseIdleConnections()
+	judge(r, orders, visits[:], nights)
+}
 
-	var late, overdue []time.Duration
+// judge checks what became of the orders.
+func judge(r *story.Run, orders []order, visits []visit, nights []night) {
+	var late []time.Duration
+	overdue := 0
 	known := make(map[string]order)
 	for _, o := range orders {
 		known[o.ID] = o
 		if o.State != cancelled {
 			continue
 		}
-		after := o.Settled.Sub(o.Expires)
-		r.Check(after >= 0, "order %s was cancelled %v early", o.ID, -after)
-		i := slices.IndexFunc(nights, func(n night) bool {
-			return o.Expires.Before(n.to) && o.Settled.After(n.from)
-		})
-		if i < 0 {
-			late = append(late, after)
-		} else {
-			overdue = append(overdue, o.Settled.Sub(nights[i].to))
+		due := o.Expires
+		r.Check(!o.Settled.Before(due), "order %s was cancelled %v early", o.ID,
+			due.Sub(o.Settled))
+		for _, n := range nights {
+			if due.Before(n.to) && o.Settled.After(n.from) {
+				due = n.to
+				overdue++
+			}
 		}
+		late = append(late, o.Settled.Sub(due))
 	}
 	for _, v := range visits {
 		o, ok := known[v.id]
@@ -161,9 +150,9 @@ func play(r *story.Run, customers int) {
 	if extra := len(orders) - customers; extra > 0 {
 		r.Printf("%d of them were taken as the shop died, which gave no answer", extra)
 	}
-	r.Printf("%d cancelled after their minute, by\n%s", len(late), story.Percentiles(late))
-	r.Printf("%d were due while the shop was dead, and cancelled after it opened:\n%s",
-		len(overdue), story.Percentiles(overdue))
+	r.Printf("%d of them were cancelled later, as the shop was dead at their minute", overdue)
+	r.Printf("cancelled after their minute, or after the shop had opened again, by\n%s",
+		story.Percentiles(late))
 }
 
 func count(orders []order) map[string]int {

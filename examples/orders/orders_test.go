@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/go-timingwheel/timingwheel/examples/internal/story"
 	"github.com/go-timingwheel/timingwheel/jobqueue"
 )
 
@@ -26,12 +26,9 @@ func run(t *testing.T, test func(t *testing.T, s *shop)) {
 		book, err := openBook(filepath.Join(t.TempDir(), "book"))
 		require.NoError(t, err)
 		s := newShop(jobqueue.NewMemory(), book, payWithin)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- s.jobs.Run(ctx) }()
+		end := story.Background(s.jobs.Run)
 		test(t, s)
-		cancel()
-		require.NoError(t, <-ended)
+		require.NoError(t, end())
 		require.NoError(t, s.jobs.Close())
 		require.NoError(t, book.close())
 	})

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log"
 	"os"
@@ -32,14 +31,6 @@ func (onTheHalf) Next(t time.Time) time.Time {
 }
 
 func main() {
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "Quickstart shows the calls of package "+
-			"timingwheel one by one.\n\nusage: go run ./examples/quickstart")
-	}
-	if flag.Parse(); flag.NArg() > 0 {
-		flag.Usage()
-		os.Exit(2)
-	}
 	start := time.Now()
 	log.SetFlags(0) // package log, because callbacks run on goroutines of their own
 	log.SetOutput(os.Stdout)

@@ -35,13 +35,11 @@ var opening = on(0, 7, 30)
 
 func main() {
 	story.Program{
-		Name:    "reminders",
-		About:   "Reminders is a service for meetings, tickets that escalate, and messages to all.",
-		Passed:  "each got the right events, none early, missing or twice",
 		Scale:   24000,
 		Opening: opening,
 		Layout:  "Mon 15:04",
 		Play:    play,
+		Passed:  "each got the right events, none early, missing or twice",
 	}.Main()
 }
 
@@ -60,7 +58,7 @@ func play(r *story.Run) {
 			r.Printf("reminder to %s: %q begins at %s", to, m.Title, start)
 			h.send(event{"reminder", m.Title}, m.With...)
 		}}
-	d := &desk{tw: tw, patience: r.Real(patience), open: make(map[int]*openTicket),
+	d := &desk{tw: tw, patience: r.Real(patience), open: make(map[int]*ticket),
 		escalate: func(t ticket) {
 			to := escalatesTo[t.Level-1]
 			r.Printf("escalation to the %s: no answer to %q", to, t.Subject)

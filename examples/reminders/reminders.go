@@ -110,19 +110,15 @@ func (c *calendar) remindOf(id, moves int) {
 
 const topLevel = 2 // as high as a ticket rises
 
-// ticket is the part of an open ticket that may be copied.
+// A ticket has a timer until it is answered or at the top. The timer counts on the monotonic clock:
+// a day remains a day if the wall clock is set. The desk hands out copies.
 type ticket struct {
 	ID      int
 	Subject string
 	Opened  time.Time
 	Level   int // 0 until it escalates
-}
 
-// An openTicket contains its timer, so the second level does not allocate. The timer counts on the
-// monotonic clock: a day remains a day if the wall clock is set.
-type openTicket struct {
-	ticket
-	timer timingwheel.Timer
+	timer *timingwheel.Timer
 }
 
 // A desk raises a ticket by a level each time it has waited that long again for an answer.
@@ -133,18 +129,17 @@ type desk struct {
 
 	mu     sync.Mutex // guards what follows and all open tickets
 	lastID int
-	open   map[int]*openTicket
+	open   map[int]*ticket
 }
 
 func (d *desk) add(subject string) ticket {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lastID++
-	t := &openTicket{ticket: ticket{ID: d.lastID, Subject: subject, Opened: time.Now()}}
+	t := &ticket{ID: d.lastID, Subject: subject, Opened: time.Now()}
+	t.timer = d.tw.AfterFunc(d.patience, func() { d.raise(t) })
 	d.open[t.ID] = t
-	d.tw.Init(&t.timer, func() { d.raise(t) })
-	t.timer.ResetAt(t.Opened.Add(d.patience))
-	return t.ticket
+	return *t
 }
 
 // answer closes the ticket and returns it with the level it has reached.
@@ -157,12 +152,12 @@ func (d *desk) answer(id int) (ticket, error) {
 	}
 	t.timer.Stop()
 	delete(d.open, id)
-	return t.ticket, nil
+	return *t, nil
 }
 
 // raise takes the ticket to the next level, unless it was answered after the wheel had handed over
 // this call: the first to take the lock wins.
-func (d *desk) raise(t *openTicket) {
+func (d *desk) raise(t *ticket) {
 	d.mu.Lock()
 	if d.open[t.ID] != t {
 		d.mu.Unlock()
@@ -173,7 +168,7 @@ func (d *desk) raise(t *openTicket) {
 		// Counted from the opening and not from now, so that lateness does not add up.
 		t.timer.ResetAt(t.Opened.Add(time.Duration(t.Level+1) * d.patience))
 	}
-	raised := t.ticket
+	raised := *t
 	d.mu.Unlock()
 	d.escalate(raised)
 }

@@ -22,7 +22,7 @@ func newCalendar(tw *timingwheel.TimingWheel, lead time.Duration, remind func(me
 }
 
 func newDesk(tw *timingwheel.TimingWheel, patience time.Duration, escalate func(ticket)) *desk {
-	return &desk{tw: tw, patience: patience, escalate: escalate, open: make(map[int]*openTicket)}
+	return &desk{tw: tw, patience: patience, escalate: escalate, open: make(map[int]*ticket)}
 }
 
 // TestCalendar uses a calendar on the fake clock for 48 hours, in real durations.

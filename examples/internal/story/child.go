@@ -10,7 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"time"
+	"strings"
 )
 
 // This file runs a part of a story in another process, which the story may kill and start again.
@@ -21,45 +21,33 @@ const childMark = "TIMINGWHEEL_STORY_CHILD"
 // A Child is a process of the same program that runs Program.Child. It ends when the story does,
 // however that ends.
 type Child struct {
-	cmd  *exec.Cmd
-	in   io.Closer // its standard input, which tells it to end
-	said chan string
+	cmd *exec.Cmd
+	in  io.Closer // its standard input, which tells it to end
+	out *bufio.Reader
 }
 
 // Start starts a child with these arguments.
 func Start(args ...string) *Child {
 	program, err := os.Executable()
 	Must(err)
-	c := &Child{cmd: exec.Command(program, args...), said: make(chan string, 1)}
-	c.cmd.Env = append(os.Environ(), childMark+"=1")
-	c.cmd.Stderr = os.Stderr
-	c.in, err = c.cmd.StdinPipe()
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), childMark+"=1")
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
 	Must(err)
-	out, err := c.cmd.StdoutPipe()
+	out, err := cmd.StdoutPipe()
 	Must(err)
-	Must(c.cmd.Start())
-	go func() {
-		defer close(c.said)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			c.said <- lines.Text()
-		}
-	}()
-	return c
+	Must(cmd.Start())
+	return &Child{cmd, in, bufio.NewReader(out)}
 }
 
 // Said returns the next line that the child prints. A child that ends instead fails the story.
 func (c *Child) Said() string {
-	select {
-	case line, ok := <-c.said:
-		if ok {
-			return line
-		}
-		Must(fmt.Errorf("the other process has ended: %w", c.cmd.Wait()))
-	case <-time.After(patience):
-		c.cmd.Process.Kill()
-		Must(errors.New("the other process says nothing"))
+	line, err := c.out.ReadString('\n')
+	if err != nil {
+		Must(fmt.Errorf("the other process has ended: %w", errors.Join(err, c.cmd.Wait())))
 	}
-	panic("not reached")
+	return strings.TrimSpace(line)
 }
 
 // Kill ends the child as kill -9 does, in the middle of whatever it does.
@@ -73,8 +61,7 @@ func (c *Child) End() { Must(c.wait()) }
 
 func (c *Child) wait() error {
 	c.in.Close()
-	for range c.said {
-	}
+	io.Copy(io.Discard, c.out)
 	return c.cmd.Wait()
 }
 

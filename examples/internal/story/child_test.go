@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 		return
 	}
-	Program{Name: "child", Child: func(ctx context.Context, args []string) error {
+	Program{Child: func(ctx context.Context, args []string) error {
 		fmt.Println("hello", strings.Join(args, " "))
 		<-ctx.Done()
 		fmt.Println("bye") // a killed one does not come here

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ type Run struct {
 	opening time.Time // in the story
 	began   time.Time // the same moment on the machine's wall clock, which calendars follow
 	layout  string
+	folder  string // see Folder
 
 	mu     sync.Mutex // guards Out while Printf runs, and what follows
 	events map[string]*event
@@ -138,6 +140,26 @@ func (r *Run) Await(planned time.Duration, done func() error) error {
 		if err := done(); err == nil || time.Now().After(end) {
 			return err
 		}
+	}
+}
+
+// Folder returns a new folder for the story's files. It is removed when the story has ended well.
+func (r *Run) Folder() string {
+	folder, err := os.MkdirTemp("", "story")
+	Must(err)
+	r.folder = folder
+	return folder
+}
+
+// Background runs f on a goroutine. The function that it returns ends the context, waits for f, and
+// returns the error of f.
+func Background(f func(context.Context) error) (end func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- f(ctx) }()
+	return func() error {
+		cancel()
+		return <-ended
 	}
 }
 
