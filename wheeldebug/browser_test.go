@@ -100,7 +100,7 @@ func TestBrowser(t *testing.T) {
 	var down atomic.Bool
 	mux.HandleFunc("/debug/wheel/", func(w http.ResponseWriter, r *http.Request) {
 		if down.Load() {
-			panic(http.ErrAbortHandler) // as if no one listened
+			panic(http.ErrAbortHandler) // as if the server were gone
 		}
 		if r.FormValue("format") == "json" {
 			polls.Add(1)

@@ -60,8 +60,8 @@ func TestLogSlow(t *testing.T) {
 
 func dawdle() { time.Sleep(3 * time.Second) }
 
-// The goroutine of a callback, also of a schedule's run, shows in the goroutine profile with its
-// label, whatever the executor. After the callback has returned it does not.
+// In the goroutine profile, the goroutine of a callback has its label, whatever the executor. So
+// does that of a schedule's run. The label is gone when the callback has returned.
 func TestProfilerLabels(t *testing.T) {
 	for name, opts := range map[string][]timingwheel.Option{
 		"goroutine": nil,

@@ -158,7 +158,7 @@ function makeCharts() {
 
 function keep(wheel) {
 	const last = past[past.length - 1];
-	// If another wheel got the name, the past is not its own.
+	// If another wheel has taken the name, forget the readings of the former one.
 	if (last && (wheel.at_ns < last.at_ns || wheel.started < last.started)) past = [];
 	past.push(wheel);
 	while (past.length > 2 && past[1].at_ns < wheel.at_ns - keptFor) past.shift();

@@ -18,8 +18,8 @@ import (
 // latest reading; requests that come during a reading wait for it.
 
 const (
-	// shared is how long a reading serves all requests, at least. At ten requests a second each
-	// gets its own reading.
+	// shared is the shortest time for which a reading serves all requests. At ten requests a second
+	// each gets its own reading.
 	shared = 50 * time.Millisecond
 
 	// restFactor is the ratio of how long a reading serves all requests to how long it took. So
@@ -38,8 +38,8 @@ const (
 
 	// leastLimit and mostLimit bound how many timers of a bucket a reading counts. It counts a
 	// bucket in one hold of the lock; mostLimit keeps that to about forty microseconds. With
-	// leastLimit a few timers still differ from many when too many buckets are in use for the
-	// budget.
+	// leastLimit, a few timers still look different from many even if too many buckets are in use
+	// for the budget.
 	leastLimit = 4
 	mostLimit  = 1024
 

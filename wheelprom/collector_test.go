@@ -18,7 +18,7 @@ import (
 	"github.com/go-timingwheel/timingwheel"
 )
 
-const patience = 60 * time.Second // bounds waits that must end, also on a busy machine
+const patience = 60 * time.Second // bounds waits that must end, even on a busy machine
 
 // TestScrapeHasStats scrapes a wheel in use, in each of the formats that Prometheus asks for.
 func TestScrapeHasStats(t *testing.T) {
@@ -80,7 +80,7 @@ func TestScrapeHasStats(t *testing.T) {
 }
 
 // TestEveryFieldIsSent gives each number of Stats a value of its own, to find numbers that are
-// missing or mixed up, also in fields that are added later.
+// missing or mixed up, even in fields that are added later.
 func TestEveryFieldIsSent(t *testing.T) {
 	leftOut := []string{
 		// The whole wheel or its levels have these; they are not repeated for each lock.
@@ -292,8 +292,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptAlive: a scrape keeps nothing alive, and a collector only its wheel, which is
-// garbage as soon as the collector is unregistered.
+// TestNothingIsKeptAlive: a scrape keeps nothing alive. A collector keeps its wheel alive until it
+// is unregistered.
 func TestNothingIsKeptAlive(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	tw := timingwheel.New()

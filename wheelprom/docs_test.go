@@ -149,7 +149,7 @@ func TestReadmeCompiles(t *testing.T) {
 	require.NotZero(t, checked)
 }
 
-// TestReadmeCount checks the number of series in the README.
+// TestReadmeCount checks the number of series that the README gives.
 func TestReadmeCount(t *testing.T) {
 	tw := timingwheel.New()
 	defer tw.Stop()

@@ -136,8 +136,8 @@ func (c *chart) svg() []byte {
 	turned := fmt.Sprintf(`transform="translate(20 %.1f) rotate(-90)"`, (plotTop+plotBottom)/2)
 	text(&b, 0, 0, "middle", turned, c.y.label)
 
-	// This library's lines come first in the list, and so on top of the others. The very first lies
-	// below all, so thick that it shows where another line covers it.
+	// This library's lines come first in the list, and so on top of the others. The very first is
+	// drawn below all others, so thick that it shows where another line covers it.
 	lowest := func(l line) bool { return l.style == 0 }
 	for _, l := range c.lines {
 		if lowest(l) {

@@ -9,8 +9,8 @@ import (
 // This file compares figures of different workloads, implementations or metrics, which stand in
 // different rows or tables of the report.
 
-// A comparison compares a metric of this library with another figure of the same report, with as
-// many pending timers and procs.
+// A comparison compares a metric of this library with another figure of the same report, for the
+// same numbers of pending timers and procs.
 type comparison struct {
 	workload, metric string
 	procs            int    // the only number of procs, or 0 for all
@@ -59,7 +59,7 @@ func besideControl(metric string) comparison {
 	}
 }
 
-// other returns where the figure is that the implementation's figure is compared with.
+// other returns the figure with which the implementation's figure is compared.
 func (c comparison) other(impl string) figure {
 	f := figure{c.workload, impl, c.metric}
 	if c.with.workload != "" {

@@ -160,7 +160,7 @@ func TestComparisonsNameMetrics(t *testing.T) {
 	require.Empty(t, missing)
 }
 
-// A report describes what was run in fact, also after a quick run.
+// A report describes what was really run, even after a quick run.
 func TestQuickRunIsDescribed(t *testing.T) {
 	what := func(args ...string) string {
 		var all []string
@@ -267,7 +267,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// Early timers are drawn at the very bottom, and not where the smallest of the others is.
+// Early timers are drawn at the very bottom, below the smallest of the others.
 func TestEarlyIsDrawnAtTheBottom(t *testing.T) {
 	ms := func(late ...float64) workload.Result {
 		r := workload.Result{}

@@ -7,9 +7,9 @@
 //	go run ./bench/report -render         # bench/results again, from the figures of the last run
 //	go run ./bench/report -workloads Fire,Burst -impls wheel,time
 //
-// The run of everything wants a machine with nothing else to do and a tree without uncommitted
-// changes. It writes report.md, the charts, results.json with the figures, and the table of figures
-// in README.md. Every other run writes to bench/scratch, which git ignores.
+// A run of everything needs an idle machine and a tree without uncommitted changes. It writes
+// report.md, the charts, results.json with the figures, and the table of figures in README.md.
+// Every other run writes to bench/scratch, which git ignores.
 package main
 
 import (
@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	if err := r.tellSource(ctx, o, args); err != nil {
 		return err
 	}
-	// What would fail after the work is to fail before it.
+	// Fail now rather than after the work.
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}

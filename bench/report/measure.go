@@ -45,9 +45,9 @@ func (o options) measure(ctx context.Context, d *display) results {
 	return all
 }
 
-// hopeless reports whether there is no point in the run, because one that was no larger has failed
-// or lacked a call. It notes the reason in the job's cell. A failure of an implementation that
-// succeeded in another round says nothing about the next.
+// hopeless reports whether the run is pointless, because one of the same size or smaller has failed
+// or lacked a call. It notes the reason in the job's cell. If an implementation succeeded in
+// another round, its failures do not count.
 func (r results) hopeless(j job) bool {
 	c := r.at(j.place(), j.Impl)
 	if len(c.Metrics) > 0 {

@@ -269,9 +269,9 @@ func (o options) takenBy(wl workload.Workload, p place) []workload.Impl {
 	return takes
 }
 
-// jobs returns all runs in order. Every round goes over everything before the next begins, and at
-// each place every round begins with another implementation. So a disturbance of the machine
-// affects all of them alike.
+// jobs returns all runs in order. A round runs everything before the next one begins. At each
+// place, each round begins with a different implementation, so a disturbance of the machine affects
+// all of them alike.
 func (o options) jobs() []job {
 	var jobs []job
 	for round := range o.runs {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-timingwheel/timingwheel/bench/internal/workload"
 )
 
-// The tests of peers ask only for one call, at some time. How late it is, is the peer's affair.
+// The tests of peers require that a timer calls f once. They do not check when.
 
 // eachPeer runs a test on an instance of each peer.
 func eachPeer(t *testing.T, test func(t *testing.T, im workload.Impl, in workload.Instance)) {

@@ -228,8 +228,8 @@ func TestEverything(t *testing.T) {
 	require.ErrorContains(t, err, "top of the repository")
 }
 
-// A failed or impossible run spares those that are larger, but not those of other workloads, nor a
-// run of what succeeded before.
+// After a failed or impossible run, larger ones are skipped. Other workloads still run, and so does
+// what succeeded before.
 func TestHopeless(t *testing.T) {
 	small := job{Workload: "Churn", Impl: "map", Pending: 10, Procs: 1}
 	procs, large, other := small, small, small
@@ -275,7 +275,8 @@ func TestRunInAChild(t *testing.T) {
 	require.Contains(t, run(j, time.Minute).Failed, "no workload")
 }
 
-// A child that panics because its library has no such call lacks it. Any other panic is a failure.
+// The report shows "lacks" if the child panics because its library has no such call. Any other
+// panic is a failure.
 func TestBlame(t *testing.T) {
 	err := errors.New("exit status 2")
 	said := "panic: " + lacking("Reset from now").Error() + " [recovered]"

@@ -86,8 +86,8 @@ func (j job) do() (reply, error) {
 	if !ok {
 		return reply{}, fmt.Errorf("no implementation is called %q", j.Impl)
 	}
-	// If memory runs out, Linux is to kill this process and not the parent. Other systems do not
-	// have the file.
+	// Ask Linux to kill this process, not the parent, if memory runs out. Other systems do not have
+	// the file.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0o644)
 	if missing := wl.Lacks(im); missing != "" {
 		return reply{Lacks: missing}, nil
@@ -98,9 +98,8 @@ func (j job) do() (reply, error) {
 	return reply{Result: res}, err
 }
 
-// run starts the child and waits for its reply, for at most the time that the job measures and
-// extra. Whatever goes wrong is in the reply: a failed run is a line in the report, and not its
-// end.
+// run starts the child and waits for its reply, for at most the time that the job measures plus
+// extra. The reply tells any error: a failed run is a line in the report and does not end it.
 func (j job) run(ctx context.Context, extra time.Duration, progress func(done float64)) reply {
 	self, err := os.Executable()
 	if err != nil {

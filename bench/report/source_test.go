@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The results may change without the tree being dirty, and nothing else may. A full run refuses a
+// Changed results do not make the tree dirty; any other change does. A full run refuses a
 // dirty tree, or its report says so.
 func TestDirtyTree(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {

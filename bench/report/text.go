@@ -122,7 +122,7 @@ type row struct {
 	summary
 }
 
-// eachOwn calls f for every figure of this library's implementations that less is better for.
+// eachOwn calls f for every figure of this library's implementations for which less is better.
 func (r *report) eachOwn(f func(row)) {
 	for _, wl := range r.Workloads {
 		ms := r.metrics(wl.Name)
@@ -149,8 +149,8 @@ func (o row) cells() []string {
 		o.name, o.impl, withUnit(o.median, o.unit))
 }
 
-// writeSummary compares this library with package time and the floor. Of a workload that times
-// single calls it shows the time alone.
+// writeSummary compares this library with package time and the floor. For a workload that times
+// single calls it shows only the time.
 func (r *report) writeSummary(b *strings.Builder) {
 	rows := [][]string{append(slices.Clone(ownHead), "package time", "floor", "× time", "× floor")}
 	r.eachOwn(func(o row) {

@@ -36,7 +36,8 @@ func (l line) String() string {
 const searched = 16 * 24 * time.Hour
 
 // Next returns the first time after t at which a line is due, or the zero time if the table is
-// empty. It looks at each minute. That takes less than 0.1 ms for a day, which is nothing for a device.
+// empty. It looks at each minute. That takes less than 0.1 ms for a day, which is nothing for a
+// device.
 func (t table) Next(after time.Time) time.Time {
 	at := after.Truncate(time.Minute).Add(time.Minute)
 	for end := at.Add(searched); len(t) > 0 && at.Before(end); at = at.Add(time.Minute) {

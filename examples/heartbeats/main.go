@@ -59,7 +59,7 @@ type witness struct {
 
 // A sight is what is known of a client.
 type sight struct {
-	heard           time.Time // what the detector must know of
+	heard           time.Time // the last heartbeat passed to the detector
 	dead, suspected bool
 }
 

@@ -36,7 +36,7 @@ func main() {
 type reader struct {
 	name   string
 	visits []time.Duration
-	leaves bool          // the last visit is to cancel the digest
+	leaves bool          // the last visit cancels the digest
 	late   time.Duration // of a returner, after the digest is due; not scaled
 
 	last time.Time // just before the last read

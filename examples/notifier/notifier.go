@@ -69,7 +69,7 @@ func (n *notifier) post(ctx context.Context, job *jobqueue.Job, what notificatio
 	body := bytes.NewReader([]byte(what.Text))
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, what.URL, body)
 	if err != nil {
-		return jobqueue.Bury(err.Error()) // it will not become better
+		return jobqueue.Bury(err.Error()) // no later attempt would help
 	}
 	req.Header.Set("Notification-Id", job.ID.String())
 	req.Header.Set("Notification-Attempt", strconv.Itoa(job.Attempts))

@@ -63,8 +63,8 @@ func (b *book) add(o order) error {
 	return errors.Join(err, b.file.Sync())
 }
 
-// settle ends an order that is unpaid. To do again what was done is no error: the one who asks may
-// not have got the answer.
+// settle ends an unpaid order. Settling it again in the same way is no error: the first answer may
+// have been lost.
 func (b *book) settle(id, state string, at time.Time) (order, error) {
 	o, err := b.decide(id, state, at)
 	return o, errors.Join(err, b.file.Sync()) // many wait for the disk at the same time

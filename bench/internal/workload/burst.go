@@ -109,7 +109,7 @@ func (s *salvo) beside(caller func() (call func(i int))) (end func() *callTimes)
 		})
 	}
 	return func() *callTimes {
-		s.over.Store(true) // also if some never fired
+		s.over.Store(true) // even if some never fired
 		callers.Wait()
 		for w := range took[1:] {
 			took[0].call.merge(&took[w+1].call)

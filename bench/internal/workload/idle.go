@@ -54,7 +54,7 @@ func runIdle(c Case) (Result, error) {
 }
 
 func (r *Result) addIdle(name string, in Instance, duration time.Duration, goroutines int) {
-	time.Sleep(50 * time.Millisecond) // let what is under way end
+	time.Sleep(50 * time.Millisecond) // let running work end
 	before, ok := processUsage()
 	woken := in.wakeups()
 	time.Sleep(duration)

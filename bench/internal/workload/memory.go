@@ -21,7 +21,7 @@ var Memory = Workload{
 func runMemory(c Case) (Result, error) {
 	var r Result
 
-	// Many instances, or the little that the runtime allocates meanwhile would show.
+	// Measure many instances. With one, the little that the runtime allocates meanwhile would show.
 	some := make([]Instance, 64)
 	before := heap()
 	for i := range some {

@@ -42,7 +42,7 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// An implementation that is meant for one workload is in that one, and every other is in all of
+// An implementation that is meant for one workload runs only that one. Every other runs all of
 // them. Inline differs from the wheel only when timers fire.
 func TestTakes(t *testing.T) {
 	for _, w := range All {

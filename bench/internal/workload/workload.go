@@ -13,11 +13,11 @@ import (
 // A Workload runs one load on one implementation.
 type Workload struct {
 	Name string
-	// What describes the load in one sentence. {N} and {D} stand for the Case's N and Duration.
+	// What is a sentence that describes the load. {N} and {D} stand for the Case's N and Duration.
 	What string
 	// Pending and Procs are the sizes of a full run, in ascending order.
 	Pending, Procs []int
-	// N and Duration are what a Case that leaves them zero uses.
+	// N and Duration are the defaults of a Case.
 	N        int
 	Duration time.Duration
 
