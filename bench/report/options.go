@@ -53,7 +53,7 @@ func parse(args []string, w io.Writer) (options, error) {
 			"It does not limit the timers of Fire and Burst and the connections of IdleServer")
 	fs.DurationVar(&o.timeout, "timeout", 0,
 		"how much longer than it measures a run may take (default 45s, with -quick 8s); "+
-			"a run that takes longer is marked as failed and stops no other")
+			"a run that takes longer counts as failed, and the others go on")
 	fs.BoolVar(&o.dirty, "dirty", false,
 		"run everything although the tree has uncommitted changes, and say so in the report")
 	fs.BoolVar(&o.render, "render", false,
@@ -64,7 +64,7 @@ func parse(args []string, w io.Writer) (options, error) {
 	fs.Usage = func() {
 		fmt.Fprintf(w, "Usage: go run ./bench/report [flags]\n\n"+
 			"Runs the benchmarks and writes a report with charts.\n\n"+
-			"A few lines in some seconds:\n\n"+
+			"A few figures within seconds:\n\n"+
 			"  go run ./bench/report -workloads StartStop -impls wheel,time -max-pending 10000\n\n"+
 			"Workloads: %s.\n\nImplementations: %s.\n\n",
 			strings.Join(workloadNames, ", "), strings.Join(implNames, ", "))

@@ -71,7 +71,7 @@ func (s *swarm) play() {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	story.Must(err)
 	fmt.Fprintf(s.Out, "%d connections to an echo server, closed after %v without a message.\n"+
-		"A quarter of the clients talk until the end, every %v; the others fall silent.\n\n",
+		"A quarter of the clients talk to the end, every %v; the others fall silent.\n\n",
 		s.conns, idle, idle/talksPerIdle)
 	tw := timingwheel.New()
 	if s.addr != "" {
