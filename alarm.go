@@ -32,9 +32,8 @@ import (
 // alarm alone, because the driver looks again before it leaves. The same holds before Start, which
 // looks too, and after the wheel's Stop, for good.
 //
-// An alarm may ring for nothing, when its bucket was emptied or when it was moved
-// while its goroutine was starting. Such a driver finds nothing due, or a driver at
-// work, and leaves.
+// An alarm may ring for nothing, when its bucket was emptied or when it was moved while its
+// goroutine was starting. Such a driver finds nothing due, or a driver at work, and leaves.
 //
 // # An idle wheel
 //
@@ -208,8 +207,7 @@ func (a *alarm) start() {
 	}
 }
 
-// restLocked leaves the wheel to the alarm, in the order that the top of this
-// file explains.
+// restLocked leaves the wheel to the alarm, in the order that the top of this file explains.
 func (a *alarm) restLocked() {
 	if a.engine.stopped.Load() {
 		// Looked at under the lock that halt takes next, so either this sees it

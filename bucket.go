@@ -9,8 +9,7 @@ import "unsafe"
 // walks all lists of a bucket at once, each from both ends, and the processor overlaps the misses
 // (see preload).
 //
-// Everything here is guarded by the shard's lock. Nothing here calls user code or reads
-// a clock.
+// Everything here is guarded by the shard's lock. Nothing here calls user code or reads a clock.
 type bucket struct {
 	lists [listsPerBucket]list // zero until the first timer is added
 
@@ -100,11 +99,10 @@ func (b *bucket) preload(timers int) {
 // wantsOpening reports whether a queued bucket's attention is one slot before its expiration.
 func (b *bucket) wantsOpening() bool { return b.level > 0 && !b.opened }
 
-// A list is a circular doubly linked list of timers with a sentinel, so that insertion
-// and removal have no special cases and removal needs nothing but the timer itself. That
-// last point is what makes Stop and reinsertion safe against each other: neither needs to know
-// which list a timer is in to take it out, so neither can be wrong about it. It is
-// guarded by the shard's lock.
+// A list is a circular doubly linked list of timers with a sentinel, so that insertion and removal
+// have no special cases and removal needs nothing but the timer itself. That last point is what
+// makes Stop and reinsertion safe against each other: neither needs to know which list a timer is
+// in to take it out, so neither can be wrong about it. It is guarded by the shard's lock.
 type list struct {
 	// root is the sentinel: root.next is the front of the list. In one that was
 	// never used it is zero, so that the garbage collector has nothing to look at.
@@ -139,8 +137,7 @@ func (l *list) add(t *Timer) {
 	last.next, l.root.prev = &t.link, &t.link
 }
 
-// takeAll moves every timer of from to the end of l, in order and in constant
-// time.
+// takeAll moves every timer of from to the end of l, in order and in constant time.
 func (l *list) takeAll(from *list) {
 	if from.empty() {
 		return

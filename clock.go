@@ -27,9 +27,8 @@ type clock struct {
 // largest deadline that fits would be early, because math.MaxInt64 is 292 years.
 const never int64 = 1<<62 - 1
 
-// wallRecheck is how long a timer that follows the wall clock waits at most
-// before the wall clock is read again: a step or a suspend of the machine is
-// noticed within this time.
+// wallRecheck is how long a timer that follows the wall clock waits at most before the wall clock
+// is read again: a step or a suspend of the machine is noticed within this time.
 const wallRecheck = time.Minute
 
 // now returns the monotonic instant. A call reads the clock once. The instant is negative only if a

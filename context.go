@@ -429,8 +429,7 @@ func (c *deadlineContext) makeSource() *source {
 	return s
 }
 
-// AfterFunc is how package context asks for a call at the end of a parent that it does
-// not know.
+// AfterFunc is how package context asks for a call at the end of a parent that it does not know.
 func (s *source) AfterFunc(end func()) (stop func() bool) {
 	s.end = end
 	return func() bool { return true }

@@ -95,8 +95,7 @@ func (l *sharedLateness) add(late time.Duration) {
 	l.counts[binOf(late)].Add(1)
 }
 
-// load returns samples that agree with the counts. Their sum may be ahead by what is
-// being added.
+// load returns samples that agree with the counts. Their sum may be ahead by what is being added.
 func (l *sharedLateness) load() (sum Lateness) {
 	for i := range l.counts {
 		sum.Counts[i] = l.counts[i].Load()

@@ -5,12 +5,11 @@ import "container/heap"
 // delayQueue is the heap of the buckets that want attention, by when they want it. The driver
 // sleeps until its head wants attention. It is guarded by the shard's lock.
 //
-// A bucket enters when it gets its first timer and leaves only at the top.
-// When Stop or Reset takes a bucket's last timer away, the bucket stays: taking
-// it out of the middle would cost a sift on the hot path of Stop, only to be
-// put back by the next timer of that slot. What remains is bounded by the
-// number of slots, is refilled without touching the heap, and is dropped when
-// it comes to the top, so an emptied bucket can ring the alarm once at most.
+// A bucket enters when it gets its first timer and leaves only at the top. When Stop or Reset takes
+// a bucket's last timer away, the bucket stays: taking it out of the middle would cost a sift on
+// the hot path of Stop, only to be put back by the next timer of that slot. What remains is bounded
+// by the number of slots, is refilled without touching the heap, and is dropped when it comes to
+// the top, so an emptied bucket can ring the alarm once at most.
 //
 // The heap is container/heap's. It is used once per bucket, not once per timer, so the cost of its
 // interface calls does not show.
@@ -32,8 +31,7 @@ func (q *delayQueue) postpone(b *bucket, expiration int64) {
 	heap.Fix(&q.buckets, 0)
 }
 
-// head returns the bucket that wants attention first, empty or not; nil if
-// nothing is queued.
+// head returns the bucket that wants attention first, empty or not; nil if nothing is queued.
 func (q *delayQueue) head() *bucket {
 	if len(q.buckets) == 0 {
 		return nil

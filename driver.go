@@ -11,11 +11,10 @@ import (
 // A driver is the goroutine that the alarm has started, with the fields that only it uses. At most
 // one is at work.
 //
-// It works in rounds. A round takes everything that is due in all shards by a
-// reading of the clock, the earlier ticks before the later ones. Timers that come
-// due while a round is under way, such as one that an inline callback resets to
-// zero, wait in due for the next round. So none can keep the others from their
-// turn.
+// It works in rounds. A round takes everything that is due in all shards by a reading of the clock,
+// the earlier ticks before the later ones. Timers that come due while a round is under way, such as
+// one that an inline callback resets to zero, wait in due for the next round. So none can keep the
+// others from their turn.
 //
 // What is not due yet is reinserted in the time that is left: the timers of a coarse bucket move to
 // the finer wheel during the slot before it is due, after everything that is due. If they moved
@@ -38,9 +37,8 @@ type driver struct {
 }
 
 const (
-	// holdLimit is how many timers are handled in one hold of the lock: a few
-	// microseconds, which a caller then waits for, while the lock's own cost is
-	// shared by enough timers to vanish.
+	// holdLimit is how many timers are handled in one hold of the lock: a few microseconds, which a
+	// caller then waits for, while the lock's own cost is shared by enough timers to vanish.
 	holdLimit = 64
 
 	// lookLimit is the same for what only looks at timers and slots, which is less work.
@@ -130,9 +128,8 @@ func (d *driver) round(now int64) {
 	}
 }
 
-// earliest returns the shard that has the earliest tick left in the round of tick,
-// nil if none has one, and the tick up to which that shard may go on before another has its
-// turn.
+// earliest returns the shard that has the earliest tick left in the round of tick, nil if none has
+// one, and the tick up to which that shard may go on before another has its turn.
 func (d *driver) earliest(tick int64) (s *shard, limit int64) {
 	shards := d.engine.shards
 	s, limit = &shards[0], tick
@@ -178,9 +175,8 @@ func (d *driver) settle() (next int64) {
 // take again before they have woken up, and to the callbacks that it has just started, which would
 // otherwise pile up by the hundred thousand.
 //
-// On a busy machine a yield may last a whole time slice. So the driver yields
-// again only after it has worked for as long as the last yield took, which leaves it half of the
-// processor at least.
+// On a busy machine a yield may last a whole time slice. So the driver yields again only after it
+// has worked for as long as the last yield took, which leaves it half of the processor at least.
 func (d *driver) breathe() {
 	if d.handled < holdLimit {
 		return

@@ -18,8 +18,7 @@ type Unfired struct {
 	F        func()    // what it would have called
 }
 
-// halt stops the wheel and sweeps out what is pending, into unfired if that is
-// not nil.
+// halt stops the wheel and sweeps out what is pending, into unfired if that is not nil.
 func (e *engine) halt(unfired *[]Unfired) {
 	e.stopped.Store(true)
 	_ = pause("halting")

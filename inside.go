@@ -8,9 +8,8 @@ import (
 	"github.com/go-timingwheel/timingwheel/internal/inside"
 )
 
-// This file lets packages of this module look into a wheel, or ask of it what the
-// exported API does not offer. Each lock is released every lookLimit steps: looking
-// must not slow the wheel.
+// This file lets packages of this module look into a wheel, or ask of it what the exported API does
+// not offer. Each lock is released every lookLimit steps: looking must not slow the wheel.
 
 func init() {
 	inside.Hooks.Picture = func(wheel any, c inside.Count) inside.Picture {

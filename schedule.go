@@ -151,8 +151,7 @@ func (tw *TimingWheel) atWall(at time.Time, f func()) *Timer {
 	return &r.timer
 }
 
-// nextAfter asks s for the run after the wall time from; ok is false if there is
-// none.
+// nextAfter asks s for the run after the wall time from; ok is false if there is none.
 func nextAfter(s Scheduler, from time.Time) (at time.Time, ok bool) {
 	at = s.Next(from)
 	return at.Round(0), !at.IsZero() && at.After(from)
@@ -381,11 +380,10 @@ func (r *schedule) nextWall(scheduler Scheduler, at, place, wall time.Time) plan
 	return p
 }
 
-// run is one run of a recurring schedule, on its executor. It begins if it finds
-// the schedule alive, which one load of the state word decides: a Stop that
-// comes first keeps it from beginning, one that comes later does not wait for
-// it. A schedule that has run out, or whose wheel was stopped, is not ended in
-// this sense: what was handed over may still begin.
+// run is one run of a recurring schedule, on its executor. It begins if it finds the schedule
+// alive, which one load of the state word decides: a Stop that comes first keeps it from beginning,
+// one that comes later does not wait for it. A schedule that has run out, or whose wheel was
+// stopped, is not ended in this sense: what was handed over may still begin.
 func (r *schedule) run() {
 	switch r.overlap {
 	case allowOverlap:
@@ -425,12 +423,7 @@ func (r *schedule) runQueue(first bool) {
 }
 
 func (r *schedule) begin() {
-	if stateOf(r.timer.word.Load()) == ended {
-		return
-	}
-	if x := &r.timer.shard.engine.executor; x.observes() {
-		x.observe(r.f, r.f)
-	} else {
-		r.f()
+	if stateOf(r.timer.word.Load()) != ended {
+		r.timer.shard.engine.executor.observed(r.f)()
 	}
 }

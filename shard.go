@@ -25,9 +25,8 @@ type shard struct {
 	// due holds a timer. Written under mu, and read without it to set the alarm.
 	next atomic.Int64
 
-	// mu guards what follows, every bucket, and the links of every timer of the
-	// shard. It is held for a bounded number of timers at a time and never while
-	// user code runs.
+	// mu guards what follows, every bucket, and the links of every timer of the shard. It is held
+	// for a bounded number of timers at a time and never while user code runs.
 	mu    sync.Mutex
 	wheel *wheel // the lowest
 	queue delayQueue
@@ -52,8 +51,7 @@ type shard struct {
 	_ [64]byte // the next shard's lock is in another cache line
 }
 
-// maxShards bounds the work of the driver, which looks at every shard when it
-// wakes up.
+// maxShards bounds the work of the driver, which looks at every shard when it wakes up.
 const maxShards = 16
 
 // shardsFor returns how many shards a wheel has: procs rounded up to a power of two, but at most
@@ -223,10 +221,9 @@ func (s *shard) stopLocked(t *Timer) (word uint64, was bool) {
 	return word, true
 }
 
-// placeLocked puts t, which is in no bucket, where its deadline belongs, and
-// returns the tick at which the driver must look there: the clock's own if
-// the deadline is not after now, unset if it never comes. The caller sets the
-// alarm, or is the driver, under the same hold of the lock.
+// placeLocked puts t, which is in no bucket, where its deadline belongs, and returns the tick at
+// which the driver must look there: the clock's own if the deadline is not after now, unset if it
+// never comes. The caller sets the alarm, or is the driver, under the same hold of the lock.
 func (s *shard) placeLocked(t *Timer, deadline, now int64) (attention int64) {
 	if deadline == never {
 		s.beyond.add(t)

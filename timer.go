@@ -104,14 +104,12 @@ func (t *Timer) misused(what string) {
 	panic("timingwheel: " + what + " of a copied Timer")
 }
 
-// Stop prevents the Timer from firing. It returns true if it does: f will not
-// be called for this arming. It returns false if f has been handed to the
-// executor already, if the Timer was not pending, or if the wheel has been
-// stopped. Stop does not wait for f to return.
+// Stop prevents the Timer from firing. It returns true if it does: f will not be called for this
+// arming. It returns false if f has been handed to the executor already, if the Timer was not
+// pending, or if the wheel has been stopped. Stop does not wait for f to return.
 //
-// For a schedule, Stop ends it for good and returns true if it was alive, also
-// while a run is in progress. A run that was handed over but has not begun does
-// not begin.
+// For a schedule, Stop ends it for good and returns true if it was alive, also while a run is in
+// progress. A run that was handed over but has not begun does not begin.
 //
 // Cost: one mutex, constant time, no allocation.
 func (t *Timer) Stop() bool {
@@ -169,15 +167,13 @@ func (t *Timer) keep(deadline int64) bool {
 	}
 }
 
-// Reset arms the Timer to fire d from now, whether it is pending, has fired or
-// was stopped. It returns true if it was pending; the earlier arming then does
-// not fire. A zero or negative d fires at once. For a live schedule, Reset moves
-// the next run. Reset returns false and arms nothing if the schedule has ended or the
-// wheel has been stopped.
+// Reset arms the Timer to fire d from now, whether it is pending, has fired or was stopped. It
+// returns true if it was pending; the earlier arming then does not fire. A zero or negative d fires
+// at once. For a live schedule, Reset moves the next run. Reset returns false and arms nothing if
+// the schedule has ended or the wheel has been stopped.
 //
-// Cost: one clock reading and, if a pending Timer's deadline is moved later or
-// left as it is, one compare-and-swap without any lock; else one mutex. Constant
-// time, no allocation.
+// Cost: one clock reading and, if a pending Timer's deadline is moved later or left as it is, one
+// compare-and-swap without any lock; else one mutex. Constant time, no allocation.
 func (t *Timer) Reset(d time.Duration) bool {
 	s := t.home("Reset")
 	now := s.engine.now()

@@ -63,9 +63,8 @@ func (tw *TimingWheel) check(what string) {
 	}
 }
 
-// Start lets a wheel made by NewTimingWheel run. Deadlines count from the calls
-// that made the timers, so what is overdue fires now. Starting a running or
-// stopped wheel does nothing.
+// Start lets a wheel made by NewTimingWheel run. Deadlines count from the calls that made the
+// timers, so what is overdue fires now. Starting a running or stopped wheel does nothing.
 func (tw *TimingWheel) Start() {
 	tw.check("Start")
 	tw.alarm.start()
@@ -87,12 +86,11 @@ func (tw *TimingWheel) AfterFunc(d time.Duration, f func()) *Timer {
 	return t
 }
 
-// AtFunc calls f at the time at. If at has a monotonic reading, as times
-// derived from time.Now have, AtFunc is AfterFunc to that instant. A time
-// without one, such as a parsed or stored one, is a time of the wall clock. That
-// clock is read again before f is called, and at least once a minute while the timer
-// is pending. So a step of the clock or a suspend of the machine is
-// noticed within a minute. Reset and ResetAt make it a monotonic timer.
+// AtFunc calls f at the time at. If at has a monotonic reading, as times derived from time.Now
+// have, AtFunc is AfterFunc to that instant. A time without one, such as a parsed or stored one, is
+// a time of the wall clock. That clock is read again before f is called, and at least once a minute
+// while the timer is pending. So a step of the clock or a suspend of the machine is noticed within
+// a minute. Reset and ResetAt make it a monotonic timer.
 func (tw *TimingWheel) AtFunc(at time.Time, f func()) *Timer {
 	tw.check("AtFunc")
 	if f == nil {
@@ -157,8 +155,7 @@ func (tw *TimingWheel) Init(t *Timer, f func()) {
 // of netidle's connections. Otherwise a goroutine might wait forever. They keep their deadlines,
 // and those made on a stopped wheel work in the same way. A Ticker goes on until its own Stop.
 //
-// Cost: proportional to the number of pending timers, with the lock released
-// every so often.
+// Cost: proportional to the number of pending timers, with the lock released every so often.
 func (tw *TimingWheel) Stop() {
 	tw.check("Stop")
 	tw.halt(nil)

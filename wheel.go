@@ -5,10 +5,9 @@ import (
 	"math/bits"
 )
 
-// A wheel is one level of a shard's hierarchy: slots of one tick each, and an
-// overflow wheel for what lies beyond them. It is pure arithmetic on ticks of
-// the lowest wheel: no goroutine, no clock reading, no lock of its own. The
-// shard's lock guards it.
+// A wheel is one level of a shard's hierarchy: slots of one tick each, and an overflow wheel for
+// what lies beyond them. It is pure arithmetic on ticks of the lowest wheel: no goroutine, no clock
+// reading, no lock of its own. The shard's lock guards it.
 //
 // With a wheel size of 12 and a tick of one second, the first three levels after
 // the clock has advanced to second 2:

@@ -101,7 +101,7 @@ func play(r *story.Run) {
 		shop = start()
 		to := time.Now()
 		nights = append(nights, night{from, to})
-		r.Printf("open again, after %v: %s", to.Sub(again).Round(time.Millisecond),
+		r.Printf("open again, after %v:\n%s", to.Sub(again).Round(time.Millisecond),
 			states(door.orders()))
 	}
 	r.Until(open + payWithin)
