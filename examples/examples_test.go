@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// short has a short run of each program: flags, and patterns that the output must match. A program
-// that takes long also has a line in example_flags of .ci/run, and each has a row in the table of
-// README.md.
+// short describes a short run of each program: flags, and patterns that the output must match. A
+// program that takes long also has a line in example_flags of .ci/run, and each has a row in the
+// table of README.md.
 var short = map[string]struct {
 	flags string
 	want  []string

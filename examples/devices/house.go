@@ -19,7 +19,7 @@ type house struct {
 	table  table
 	retry  time.Duration // after a failure
 	tell   func(context.Context, line) error
-	report func(o order, err error, replaced bool) // after an attempt, and when there is no further
+	report func(o order, err error, replaced bool) // after an attempt, or without one if replaced
 
 	ctx     context.Context // of all attempts
 	close   context.CancelFunc

@@ -19,8 +19,8 @@ type letter struct {
 }
 
 // keep stores letters, many in one write. When it returns nil, they survive a crash. Each has a
-// key, so that a letter that is stored twice, because the outcome of the first time is not known,
-// is delivered once.
+// key: if a letter is stored again, because the outcome of the first call is unknown, it is still
+// delivered once.
 func keep(ctx context.Context, q *jobqueue.Client, all map[string]letter) error {
 	items := make([]jobqueue.Item, 0, len(all))
 	for key, l := range all {
@@ -37,7 +37,7 @@ func keep(ctx context.Context, q *jobqueue.Client, all map[string]letter) error 
 	return err
 }
 
-// deliver has letters sent on their day, until ctx ends. A letter that cannot be sent is tried
+// deliver sends letters on their day, until ctx ends. A letter that cannot be sent is tried
 // again for about a day, and kept among the dead after that.
 func deliver(ctx context.Context, q *jobqueue.Client, send func(key string, l letter) error) error {
 	queue := jobqueue.NewTyped[letter](q, letters)

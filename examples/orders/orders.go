@@ -41,8 +41,8 @@ func (s *shop) place(ctx context.Context, item string) (order, error) {
 	return o, s.book.add(o)
 }
 
-// pay may meet expire at the last moment. The first of them in the book wins, so it does not matter
-// here whether the job could be cancelled: that only spares the queue a job that does nothing.
+// pay and expire may run at the same moment. The book decides which of them comes first, so it does
+// not matter whether Cancel succeeds: it only spares the queue a job that does nothing.
 func (s *shop) pay(ctx context.Context, id string) (order, error) {
 	o, err := s.book.settle(id, paid, time.Now())
 	if err == nil {
@@ -52,7 +52,7 @@ func (s *shop) pay(ctx context.Context, id string) (order, error) {
 }
 
 // expire is called when the time of an order is over, and once more if the shop died before the end
-// of the first call was stored. Another error, such as a full disk, has it tried again later.
+// of the first call was stored. After another error, such as a full disk, the queue tries again.
 func (s *shop) expire(_ context.Context, job *jobqueue.Job) error {
 	_, err := s.book.settle(string(job.Body), cancelled, time.Now())
 	if errors.Is(err, errSettled) || errors.Is(err, errNoOrder) {

@@ -44,7 +44,8 @@ func main() {
 }
 
 // days is the story. What each subscriber must get follows from the answers of the service, not
-// from the clock. If a busy machine moves a meeting after its reminder was sent, they say so.
+// from the clock. If a busy machine moves a meeting after its reminder was sent, the answers say
+// so.
 type days struct {
 	*story.Run
 	ids map[string]int // of meetings and tickets

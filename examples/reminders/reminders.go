@@ -93,8 +93,8 @@ func (c *calendar) armLocked(m *meeting, start time.Time) error {
 }
 
 // remindOf sends the reminder, unless the meeting was moved or cancelled after the wheel had handed
-// over this call and Stop came too late. The start cannot tell, as a meeting may be moved away and
-// back.
+// over this call and Stop came too late. To compare starts would not do: a meeting may be moved
+// away and back.
 func (c *calendar) remindOf(id, moves int) {
 	c.mu.Lock()
 	m := c.meetings[id]

@@ -1,6 +1,6 @@
-// Package story runs the programs in examples. It holds what all of them need and none of them is
-// about: the command line, a clock whose hours pass in seconds, output that begins with the time
-// of the story, and checks of the outcome. The code that is worth copying does not use it.
+// Package story runs the programs in examples. It holds what all of them need but none is about:
+// the command line, a clock whose hours pass in seconds, output that begins with the time of the
+// story, and checks of the outcome. The code that is worth copying does not use it.
 package story
 
 import (
