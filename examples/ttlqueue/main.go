@@ -36,9 +36,6 @@ const (
 
 func main() {
 	story.Program{
-		Name: "ttlqueue",
-		About: "Ttlqueue sends a delay of 10 s and then one of 1 s through a TTL queue of RabbitMQ,\n" +
-			"and through the job queue.",
 		Passed: "with the job queue, one second was one second",
 		Layout: "05.0 s",
 		Play:   func(r *story.Run) { story.Must(play(r)) },
