@@ -143,7 +143,7 @@ func (r *Run) Await(planned time.Duration, done func() error) error {
 	}
 }
 
-// Folder returns a new folder for the story's files. It is removed when the story has ended well.
+// Folder returns a new folder for the story's files, which is removed after Play.
 func (r *Run) Folder() string {
 	folder, err := os.MkdirTemp("", "story")
 	Must(err)
