@@ -53,18 +53,16 @@ type days struct {
 
 func play(r *story.Run) {
 	tw, s, h := timingwheel.New(), &days{r, make(map[string]int)}, make(hub)
-	c := &calendar{tw: tw, lead: r.Real(reminderLead), meetings: make(map[int]*meeting),
-		remind: func(m meeting) {
-			to, start := strings.Join(m.With, " and "), r.StoryAt(m.Start).Format("15:04")
-			r.Printf("reminder to %s: %q begins at %s", to, m.Title, start)
-			h.send(event{"reminder", m.Title}, m.With...)
-		}}
-	d := &desk{tw: tw, patience: r.Real(patience), open: make(map[int]*ticket),
-		escalate: func(t ticket) {
-			to := escalatesTo[t.Level-1]
-			r.Printf("escalation to the %s: no answer to %q", to, t.Subject)
-			h.send(event{"escalation", t.Subject}, to)
-		}}
+	c := newCalendar(tw, r.Real(reminderLead), func(m meeting) {
+		to, start := strings.Join(m.With, " and "), r.StoryAt(m.Start).Format("15:04")
+		r.Printf("reminder to %s: %q begins at %s", to, m.Title, start)
+		h.send(event{"reminder", m.Title}, m.With...)
+	})
+	d := newDesk(tw, r.Real(patience), func(t ticket) {
+		to := escalatesTo[t.Level-1]
+		r.Printf("escalation to the %s: no answer to %q", to, t.Subject)
+		h.send(event{"escalation", t.Subject}, to)
+	})
 	names := []string{"anna", "ben", "lead", "head"}
 	for i := len(names); i < subscribers; i++ {
 		names = append(names, fmt.Sprint("viewer ", i))

@@ -39,6 +39,10 @@ type calendar struct {
 	meetings map[int]*meeting // a real calendar has a database
 }
 
+func newCalendar(tw *timingwheel.TimingWheel, lead time.Duration, remind func(meeting)) *calendar {
+	return &calendar{tw: tw, lead: lead, remind: remind, meetings: make(map[int]*meeting)}
+}
+
 func (c *calendar) add(title string, start time.Time, with ...string) (meeting, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,6 +134,10 @@ type desk struct {
 	mu     sync.Mutex // guards what follows and all open tickets
 	lastID int
 	open   map[int]*ticket
+}
+
+func newDesk(tw *timingwheel.TimingWheel, patience time.Duration, escalate func(ticket)) *desk {
+	return &desk{tw: tw, patience: patience, escalate: escalate, open: make(map[int]*ticket)}
 }
 
 func (d *desk) add(subject string) ticket {

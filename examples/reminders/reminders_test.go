@@ -17,14 +17,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newCalendar(tw *timingwheel.TimingWheel, lead time.Duration, remind func(meeting)) *calendar {
-	return &calendar{tw: tw, lead: lead, remind: remind, meetings: make(map[int]*meeting)}
-}
-
-func newDesk(tw *timingwheel.TimingWheel, patience time.Duration, escalate func(ticket)) *desk {
-	return &desk{tw: tw, patience: patience, escalate: escalate, open: make(map[int]*ticket)}
-}
-
 // TestCalendar uses a calendar on the fake clock for 48 hours, in real durations.
 func TestCalendar(t *testing.T) {
 	const h = time.Hour
