@@ -1,7 +1,7 @@
-// Ttlqueue sends two messages with delays of ten seconds and of one, in this order, by two ways. In
-// RabbitMQ messages can wait in a queue with a time to live, from which they go to another queue
-// when it has passed. But only the message at the head of a queue goes, so the short delay waits
-// behind the long one. The job queue hands its jobs to the same RabbitMQ when each is due.
+// Ttlqueue sends two messages by two ways: first one with a delay of ten seconds, then one with a
+// delay of one second. In RabbitMQ, messages can wait in a queue with a time to live and go to
+// another queue when it has passed. But only the message at the head can leave, so the short delay
+// waits behind the long one. The job queue hands each job to the same RabbitMQ when it is due.
 //
 //	go run ./examples/ttlqueue                                     starts a RabbitMQ of its own
 //	AMQP_URL=amqp://user:password@host go run ./examples/ttlqueue
@@ -126,7 +126,7 @@ type ttlQueue struct {
 	inbox   string
 }
 
-// openTTLQueue makes the two queues, and has what comes to the inbox told to arrivals.
+// openTTLQueue makes the two queues, and sends to arrivals what comes to the inbox.
 func openTTLQueue(url string, arrivals chan<- string) (q *ttlQueue, err error) {
 	q = new(ttlQueue)
 	if q.conn, err = amqp.Dial(url); err != nil {
@@ -181,17 +181,9 @@ func broker(r *story.Run) (url string, stop func(), err error) {
 		return "", stop, nil
 	}
 	r.Printf("RabbitMQ is starting")
-	folder, err := os.MkdirTemp("", "ttlqueue")
+	server, err := servers.StartRabbitMQ(program, r.Folder())
 	if err != nil {
 		return "", stop, err
 	}
-	server, err := servers.StartRabbitMQ(program, folder)
-	if err != nil {
-		os.RemoveAll(folder)
-		return "", stop, err
-	}
-	return server.URL, func() {
-		server.Close()
-		os.RemoveAll(folder)
-	}, nil
+	return server.URL, server.Close, nil
 }
