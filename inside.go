@@ -16,6 +16,7 @@ func init() {
 		return wheel.(*TimingWheel).picture(c)
 	}
 	inside.Hooks.Outlive = func(timer any) { timer.(*Timer).kind = outliving }
+	inside.Hooks.Wall = func(wheel any, now func() time.Time) { wheel.(*TimingWheel).wall = now }
 	inside.Hooks.Around = func(call func(name string, f func())) any {
 		return Option(func(c *config) { c.around = call })
 	}

@@ -33,7 +33,7 @@ type dispatcher struct {
 	handler Handler // as it was given to Handle
 	opts    handleOptions
 
-	due   timingwheel.Timer // calls ring when the queue may have something to claim
+	due   alarm             // calls ring when the queue may have something to claim
 	flush timingwheel.Timer // calls help: outcomes have waited long enough, or a failed store has
 	beat  timingwheel.Timer // calls extend while anything is leased
 
@@ -49,7 +49,6 @@ type dispatcher struct {
 	head     int
 	look     bool          // the store is to be asked for jobs
 	held     bool          // but not before a worker is free: it gives none ahead
-	next     time.Time     // when the timer due is set to fire, zero if that is of no interest
 	busy     bool          // someone talks to the store
 	hold     bool          // the store failed: wait for the timer flush
 	failures int           // of the store in a row
@@ -70,7 +69,7 @@ type dispatcher struct {
 func newDispatcher(c *Client, queue string, handler Handler, opts handleOptions) *dispatcher {
 	counts := &c.of(queue).counters
 	d := &dispatcher{c: c, queue: queue, counts: counts, handler: handler, opts: opts}
-	c.tw.Init(&d.due, d.ring)
+	d.due.init(c.tw, d.ring)
 	c.tw.Init(&d.flush, d.help)
 	c.tw.Init(&d.beat, d.extend)
 	return d
@@ -89,7 +88,7 @@ func (d *dispatcher) stop() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.on = false
-	d.due.Stop()
+	d.due.stopLocked()
 	d.returnLocked(time.Time{})
 	if len(d.outcomes) > 0 && !d.busy && !d.hold {
 		go d.help()
@@ -133,26 +132,17 @@ func (d *dispatcher) wake(in time.Duration) {
 		return
 	}
 	if in > 0 {
-		d.setLocked(time.Now(), in)
+		d.due.setLocked(time.Now(), in)
 		return
 	}
 	d.look = true
 	d.kickLocked()
 }
 
-// setLocked has the timer fire so far from now, unless it fires earlier.
-func (d *dispatcher) setLocked(now time.Time, in time.Duration) {
-	at := now.Add(in)
-	if d.next.IsZero() || at.Before(d.next) {
-		d.next = at
-		d.due.Reset(in)
-	}
-}
-
-// ring is called by the timer: there should be a job now.
+// ring is called by the alarm: there should be a job now.
 func (d *dispatcher) ring() {
 	d.mu.Lock()
-	d.next = time.Time{}
+	d.due.stopLocked()
 	d.look = true
 	if !d.canStartLocked() {
 		d.mu.Unlock()

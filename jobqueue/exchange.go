@@ -89,7 +89,7 @@ func (d *dispatcher) exchangeLocked() {
 	claiming := d.on && d.look && free > 0 && room > 0
 	if claiming {
 		d.look = false
-		d.next = time.Time{} // what wake hears from now on counts, and what the claim says
+		d.due.next = time.Time{} // what wake hears from now on counts, and what the claim says
 		d.claim = store.Claim{
 			Queue:       d.queue,
 			Max:         room,
@@ -221,11 +221,11 @@ func (d *dispatcher) fetchedLocked(returns uint64, began, now time.Time) {
 	case d.claim.Next == 0 && len(d.claim.Jobs) > 0:
 		d.look = true
 	case d.claim.Next == 0:
-		d.setLocked(now, time.Millisecond) // a store whose clock and answer disagree
+		d.due.setLocked(now, time.Millisecond) // a store whose clock and answer disagree
 	case d.claim.Next > 0:
-		d.setLocked(now, d.claim.Next)
-	case d.next.IsZero():
-		d.due.Stop()
+		d.due.setLocked(now, d.claim.Next)
+	case d.due.next.IsZero():
+		d.due.stopLocked()
 	}
 	if d.waiting() > 0 && !d.beating {
 		d.beating = true

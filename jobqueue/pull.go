@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-timingwheel/timingwheel"
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
@@ -141,13 +140,12 @@ func (d *Delivery) end(ctx context.Context, outcome error) error {
 // next one through if there is more.
 type gate struct {
 	mu      sync.Mutex
-	timer   timingwheel.Timer // calls open at the time next
-	next    time.Time         // zero if the timer is not set
-	version uint64            // counts what was heard: a wait misses nothing since its claim
-	waiting []chan struct{}   // closed to let one through; the first came first
+	due     alarm           // calls open
+	version uint64          // counts what was heard: a wait misses nothing since its claim
+	waiting []chan struct{} // closed to let one through; the first came first
 }
 
-func (g *gate) init(c *Client) { c.tw.Init(&g.timer, g.open) }
+func (g *gate) init(c *Client) { g.due.init(c.tw, g.open) }
 
 // look returns the version that wait is to be given.
 func (g *gate) look() uint64 {
@@ -166,23 +164,15 @@ func (g *gate) wake(in time.Duration) {
 	}
 	g.version++
 	if len(g.waiting) > 0 {
-		g.setLocked(in)
+		g.due.setLocked(time.Now(), in)
 	}
 }
 
-func (g *gate) setLocked(in time.Duration) {
-	at := time.Now().Add(in)
-	if g.next.IsZero() || at.Before(g.next) {
-		g.next = at
-		g.timer.Reset(in)
-	}
-}
-
-// open lets the first one through, when the timer has fired.
+// open lets the first one through, when the alarm rings.
 func (g *gate) open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.next = time.Time{}
+	g.due.stopLocked()
 	g.openLocked()
 }
 
@@ -207,7 +197,8 @@ func (g *gate) wait(
 	through := make(chan struct{})
 	g.waiting = append(g.waiting, through)
 	if next >= 0 {
-		g.setLocked(max(next, time.Millisecond)) // a store whose clock and answer disagree says 0
+		// A store whose clock and answer disagree says 0.
+		g.due.setLocked(time.Now(), max(next, time.Millisecond))
 	}
 	g.mu.Unlock()
 

@@ -14,6 +14,10 @@ var Hooks struct {
 	// Reset arms. Drain does not hand such a Timer back.
 	Outlive func(timer any)
 
+	// Wall has a *timingwheel.TimingWheel that no one uses yet read the wall clock by now, for
+	// tests that step it.
+	Wall func(wheel any, now func() time.Time)
+
 	// Around returns a timingwheel.Option. A wheel made with it passes each callback to call, with
 	// its name, and call must call it.
 	Around func(call func(name string, f func())) (option any)
