@@ -12,9 +12,12 @@ import (
 // ErrCorrupt.
 //
 // Jobs that were being worked on when the directory was last in use are ready again at once, with
-// their attempts counted. If writing to the disk fails, calls return ErrFailed from then on, and
-// ErrUnknown too if they were under way; after the cause is removed the directory can be opened
-// again, without a restart of the process.
+// their attempts counted.
+//
+// If writing to the disk fails, calls return ErrFailed from then on. Those that were under way
+// return ErrUnknown too: nothing takes back what they wrote, so what they asked for may turn out to
+// be done. After the cause is removed the directory can be opened again, without a restart of the
+// process. An Add with a key can then be repeated: while the first job is live, none is added.
 func Open(path string, opts ...Option) (*Client, error) {
 	set := defaultSettings()
 	for _, opt := range opts {

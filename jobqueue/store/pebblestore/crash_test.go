@@ -256,21 +256,63 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestFailedGroup shows which error the callers of the group get that failed.
+// TestFailedGroup has the sync of what many callers asked for fail. None of them is told that it was
+// done. Those who were under way get ErrUnknown too: their jobs may be found when the store is
+// opened anew, whole, as nothing takes them back, and are not there after a power loss. The jobs of
+// those who came later are never found.
 func TestFailedGroup(t *testing.T) {
 	var bad atomic.Bool
-	s := mustOpen(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+	mem := vfs.NewCrashableMem()
+	s := mustOpen(t, errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if bad.Load() && op.Kind == errorfs.OpFileSyncData {
 			return errors.New("injected")
 		}
 		return nil
 	})))
+	const callers = 64
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
 	bad.Store(true)
-	_, err := do(s, &store.Add{Job: store.Job{Queue: "q"}})
-	require.ErrorIs(t, err, store.ErrFailed)
-	require.ErrorIs(t, err, store.ErrUnknown)
-	require.ErrorContains(t, err, "injected")
+	for i := range callers {
+		wg.Go(func() {
+			_, errs[i] = do(s, &store.Add{Job: store.Job{Queue: "q", Key: fmt.Sprint(i)}})
+		})
+	}
+	wg.Wait()
+	_, late := do(s, &store.Add{Job: store.Job{Queue: "q", Key: "late"}})
+	require.ErrorIs(t, late, store.ErrFailed)
+	require.NotErrorIs(t, late, store.ErrUnknown)
 	require.ErrorIs(t, s.Close(), store.ErrFailed)
+	lost := mem.CrashClone(vfs.CrashCloneCfg{})
+
+	s = mustOpen(t, mem)
+	unknown, found := 0, 0
+	for i, err := range errs {
+		require.ErrorIs(t, err, store.ErrFailed)
+		require.ErrorContains(t, err, "injected")
+		_, gone := s.Get(context.Background(), "q", store.Ref{Key: fmt.Sprint(i)})
+		if errors.Is(err, store.ErrUnknown) {
+			unknown++
+		} else {
+			require.ErrorIs(t, gone, store.ErrNotFound)
+		}
+		if gone == nil {
+			found++
+		}
+	}
+	t.Logf("%d callers were told ErrUnknown, the jobs of %d are there", unknown, found)
+	require.NotZero(t, unknown)
+	require.NotZero(t, found)
+	_, err := s.Get(context.Background(), "q", store.Ref{Key: "late"})
+	require.ErrorIs(t, err, store.ErrNotFound)
+	require.NoError(t, s.Close())
+	mustVerify(t, mem)
+
+	s = mustOpen(t, lost)
+	infos, err := s.Queues(context.Background())
+	require.NoError(t, err)
+	require.Empty(t, infos)
+	require.NoError(t, s.Close())
 }
 
 // TestFullDisk has tables fail to be written while the log can be: callers are held back, get the
