@@ -62,6 +62,9 @@ func Verify(path string, opts ...Option) (Report, error) {
 	if s.lock, err = lockDirectory(path, set.fs); err != nil {
 		return r, err
 	}
+	if name, better := betterManifest(path, set.fs); better != nil {
+		r.add("%s ends before its copy, which Open takes", name)
+	}
 	o := s.options()
 	o.ReadOnly = true
 	o.EventListener.DataCorruption = nil

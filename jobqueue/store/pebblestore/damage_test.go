@@ -174,3 +174,120 @@ func TestDamagedLog(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedManifest flips bits all over the MANIFEST, cuts it, empties it and removes it: every
+// job is there, as the copy takes its place. Damage to the copy does nothing.
+func TestDamagedManifest(t *testing.T) {
+	mem := vfs.NewMem()
+	s := mustOpen(t, mem)
+	const n = 20
+	for i := range n { // a table for each job, so a part of the MANIFEST is not enough
+		addKeyed(t, s, string(rune('a'+i)), store.When{})
+		require.NoError(t, s.db.Flush())
+	}
+	require.NoError(t, s.Close())
+	d, err := pebble.Peek("db", mem)
+	require.NoError(t, err)
+	manifest := d.ManifestFilename
+	copied, _ := copyOf(manifest)
+	size := len(readAll(mem, manifest))
+	require.Greater(t, size, 1000)
+	require.Equal(t, readAll(mem, manifest), readAll(mem, copied))
+
+	check := func(t *testing.T, name string, logged bool, change func([]byte) []byte) {
+		fs := changed(t, mem, name, change)
+		if logged {
+			r, _ := Verify("db", WithFS(fs))
+			require.NotEmpty(t, r.Problems)
+		}
+		var log bytes.Buffer
+		s, err := Open("db", WithFS(fs), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.NoError(t, err)
+		require.Equal(t, logged, strings.Contains(log.String(), "MANIFEST ends before"))
+		claim, err := do(s, &store.Claim{Queue: "q", Max: 2 * n, Lease: time.Hour})
+		require.NoError(t, err)
+		require.Len(t, claim.Jobs, n)
+		require.NoError(t, s.Close())
+		mustVerify(t, fs)
+	}
+	for at := 0; at < size; at += 29 {
+		for _, bit := range []byte{1, 0x80} {
+			t.Run("flipped", func(t *testing.T) {
+				check(t, manifest, true, func(b []byte) []byte { b[at] ^= bit; return b })
+			})
+		}
+		t.Run("cut", func(t *testing.T) {
+			check(t, manifest, true, func(b []byte) []byte { return b[:at] })
+		})
+	}
+	remove := func([]byte) []byte { return nil }
+	t.Run("removed", func(t *testing.T) { check(t, manifest, true, remove) })
+	t.Run("copy flipped", func(t *testing.T) {
+		check(t, copied, false, func(b []byte) []byte { b[size/2] ^= 1; return b })
+	})
+	t.Run("copy removed", func(t *testing.T) { check(t, copied, false, remove) })
+}
+
+// TestDamagedFooter destroys the end of one table after the other, without which Pebble reads
+// nothing of it. What is in the other tables is delivered, unless the names of the queues were in
+// this one: then the store does not open.
+func TestDamagedFooter(t *testing.T) {
+	mem := vfs.NewMem()
+	s := mustOpen(t, mem)
+	const n = 10_000
+	var ops []store.Op
+	for i := range n {
+		ops = append(ops, &store.Add{When: store.When{At: time.UnixMilli(int64(i + 1))},
+			Job: store.Job{Queue: "q", Body: bytes.Repeat([]byte{byte(i)}, 1000)}})
+	}
+	require.NoError(t, s.Do(context.Background(), ops))
+	require.NoError(t, s.db.Flush())
+	require.NoError(t, s.db.Compact(context.Background(), []byte{0}, []byte{255}, false))
+	require.NoError(t, s.Close())
+	names, err := mem.List("db")
+	require.NoError(t, err)
+	tables, opened, got := 0, 0, 0
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".sst") {
+			continue
+		}
+		tables++
+		fs := changed(t, mem, "db/"+name, func(b []byte) []byte {
+			clear(b[len(b)-30:])
+			return b
+		})
+		var log bytes.Buffer
+		s, err := Open("db", WithFS(fs), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		if err != nil {
+			require.ErrorIs(t, err, store.ErrCorrupt)
+			continue
+		}
+		opened++
+		claim, err := do(s, &store.Claim{Queue: "q", Max: n, Lease: time.Hour})
+		require.NoError(t, err)
+		require.Less(t, len(claim.Jobs), n)
+		require.Contains(t, log.String(), "damaged")
+		got += n - len(claim.Jobs)
+		require.NoError(t, s.Close())
+	}
+	t.Logf("%d of %d stores opened, which lack %d of %d jobs in all", opened, tables, got, n)
+	require.Equal(t, tables-1, opened)
+	require.LessOrEqual(t, got, n, "each job is lacking in one store at most")
+}
+
+// changed returns a copy of the files, one of them changed, or removed if that makes it nil.
+func changed(t *testing.T, in vfs.FS, name string, change func([]byte) []byte) vfs.FS {
+	fs := vfs.NewMem()
+	_, err := vfs.Clone(in, fs, "db", "db")
+	require.NoError(t, err)
+	b := change(readAll(fs, name))
+	if b == nil {
+		require.NoError(t, fs.Remove(name))
+		return fs
+	}
+	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
+	require.NoError(t, err)
+	_, err = f.Write(b)
+	require.NoError(t, errors.Join(err, f.Close()))
+	return fs
+}

@@ -153,6 +153,10 @@ func (d *disk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 		}
 		return d.wrap(nullFile{}, nil, name)
 	}
+	if copied, ok := copyOf(name); ok {
+		f, err := createTwice(d.FS, name, copied, c)
+		return d.wrap(f, err, name)
+	}
 	f, err := d.FS.Create(name, c)
 	return d.wrap(f, err, name)
 }
@@ -179,6 +183,9 @@ func (d *disk) OpenDir(name string) (vfs.File, error) {
 func (d *disk) Remove(name string) error {
 	if d.failed.Load() {
 		return nil
+	}
+	if copied, ok := copyOf(name); ok {
+		_ = d.FS.Remove(copied) // an older version made none
 	}
 	return d.FS.Remove(name)
 }

@@ -49,8 +49,13 @@ func open(path string, set settings) (_ *Store, err error) {
 	if s.lock, err = lockDirectory(path, set.fs); err != nil {
 		return nil, err
 	}
-	if s.db, err = pebble.Open(path, s.options()); err != nil {
-		return nil, errors.Join(openError(err), s.lock.Close())
+	if err = s.restoreManifest(path); err == nil {
+		if s.db, err = pebble.Open(path, s.options()); err != nil {
+			err = openError(err)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.lock.Close())
 	}
 	if f := s.failed.Load(); f != nil {
 		err = *f
