@@ -55,9 +55,10 @@ func (s *Store) options() *pebble.Options {
 	return o
 }
 
-// A cleaner removes files that are not needed any more. Without it Pebble would keep as many logs as
-// there ever were at a time, to write to them again, which is three times what a store of 100,000
-// jobs needs. It does so unless the cleaner is one that needs what is in the files.
+// A cleaner removes files that are not needed any more, logs included. Pebble keeps logs to write to
+// them again, as many as there ever were at a time, unless the cleaner is one that needs what is in
+// them. They took 70 MB beside 18 MB of 100,000 jobs. Writing to new ones instead makes an Add of a
+// lone caller a tenth slower.
 type cleaner struct {
 	pebble.DeleteCleaner // does the work: its Clean is less deep
 	needsContents
