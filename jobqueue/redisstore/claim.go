@@ -55,7 +55,9 @@ func (s *Store) planClaim(chains map[tag][]*call, op *store.Claim) {
 	due = due[:min(len(due), max(op.Max, 1))]
 	for i, shard := range due {
 		most := min((op.Max+i)/len(due), perCall) // the remainders go to the last
-		put(chains, shard, slot{op: op, base: randomBase(), most: most, gen: gen}, max(most, 1), 0)
+		fresh := (op.Fresh + i) / len(due)
+		put(chains, shard, slot{op: op, base: randomBase(), most: most, fresh: fresh, gen: gen},
+			max(most, 1), 0)
 	}
 }
 

@@ -43,6 +43,7 @@ type slot struct {
 	id    store.ID // of an Add, or of the copy that a Finish leaves
 	base  [6]byte  // the tokens of a Claim begin with it
 	most  int      // of a Claim in this shard
+	fresh int      // of most
 	gen   uint64   // of the queue's heads when a Claim was planned
 }
 
@@ -335,7 +336,7 @@ func (s *Store) appendOp(args []any, sl *slot) []any {
 		m = u32(m, uint32(len(j.Body)+len(j.Key)))
 		return append(args, "a", m, j.Key, appendTail(nil, j, j.ID != 0))
 	case *store.Claim:
-		m = appendSpan(u32(m, clamp32(sl.most)), op.Lease)
+		m = appendSpan(u32(u32(m, clamp32(sl.most)), clamp32(sl.fresh)), op.Lease)
 		m = append(u32(m, clamp32(op.MaxAttempts)), sl.base[:]...)
 		return append(args, "c", m)
 	case *store.Finish:

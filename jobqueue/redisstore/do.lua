@@ -252,21 +252,15 @@ local function endLeases(q)
   giveBack(q, ids, call('HMGET', q.s, spread(ids)))
 end
 
-local batch, batchBytes = 100, 8 * 1024 * 1024
+-- How many jobs a claim reads first, and at most at a time, and at how many bytes it ends.
+local firstBatch, batch, claimBytes = 20, 200, 8 * 1024 * 1024
 
-local function claim(q, i, meta)
-  local most, ms, ns, attempts, base = read('>I4I6I4I4c6', meta)
-  local answer = {i, 'c', -1, 0, 0, base}
-  answers[#answers + 1], answer.queue = answer, q.name
-  if not q.made then return end
-  flush(q)
-  endLeases(q)
-  expire(q)
-  local ends, taken, buried, bytes = after(ms, ns), 0, 0, 0
-  while not q.paused and taken < most and buried < 1000 and bytes < batchBytes do
-    local found = call('ZRANGEBYSCORE', q.z, '-inf', now, 'WITHSCORES', 'LIMIT', 0,
-      math.min(most - taken, batch))
-    if #found == 0 then break end
+-- take has a claim lease jobs that are due after a time, until it has so many.
+local function take(q, c, from, most)
+  while c.taken < most and c.buried < 1000 and c.bytes < claimBytes do
+    local found = call('ZRANGEBYSCORE', q.z, from, now, 'WITHSCORES', 'LIMIT', 0,
+      math.min(most - c.taken, c.batch))
+    if #found == 0 then return end
     q.head, changed = nil, true
     local ids = {}
     for p = 1, #found, 2 do ids[#ids + 1] = sub(found[p], 7) end
@@ -278,41 +272,57 @@ local function claim(q, i, meta)
         call('ZREM', q.z, member)
       else
         local j = parse(id, rec)
-        j.list, j.due = 'z', tonumber(found[2 * p])
-        j.attempts, j.err, j.token = 0, '', noToken
+        j.list, j.due, j.token, j.attempts, j.err = 'z', tonumber(found[2 * p]), noToken, 0, ''
         if tries[p] then
           local t = parseTries(tries[p])
           j.attempts, j.err = t.attempts, t.err
         end
-        local limit = j.max > 0 and j.max or attempts
+        local limit = j.max > 0 and j.max or c.attempts
         if limit > 0 and j.attempts >= limit and band(j.flags, hasRepeat) == 0 then
           local why = 'the lease of the last attempt ended'
           j.err = j.err == '' and why or why .. '; before: ' .. j.err
           move(q, j, 'd', now)
           note(q, j)
-          buried = buried + 1
+          c.buried = c.buried + 1
         else
-          taken = taken + 1
-          local t = pack('>c6I2I6I4c6BI4I2', base, taken, j.due, j.attempts + 1,
+          c.taken = c.taken + 1
+          local t = pack('>c6I2I6I4c6BI4I2', c.base, c.taken, j.due, j.attempts + 1,
             sub(member, 1, 6), j.flags, j.size, #j.key) .. j.key .. j.err
           gone[#gone + 1] = member
-          l[#l + 1] = ends
+          l[#l + 1] = c.ends
           l[#l + 1] = member
           s[#s + 1] = id
           s[#s + 1] = t
-          answer[#answer + 1] = id .. t
-          answer[#answer + 1] = rec
-          bytes = bytes + #rec
+          c.answer[#c.answer + 1] = id .. t
+          c.answer[#c.answer + 1] = rec
+          c.bytes = c.bytes + #rec
         end
       end
     end
     if #gone > 0 then
-      call('ZREM', q.z, spread(gone))
+      call('ZREM', q.z, spread(gone)) -- frees memory, so that what follows is allowed
       call('ZADD', q.l, spread(l))
       call('HSET', q.s, spread(s))
+      c.batch = math.ceil(math.min(batch, claimBytes * c.taken / c.bytes))
     end
   end
-  answer[3], answer[4], answer[5] = nextOf(q), ends, buried
+end
+
+local function claim(q, i, meta)
+  local most, fresh, ms, ns, attempts, base = read('>I4I4I6I4I4c6', meta)
+  local answer = {i, 'c', -1, 0, 0, base}
+  answers[#answers + 1], answer.queue = answer, q.name
+  if not q.made then return end
+  flush(q)
+  endLeases(q)
+  expire(q)
+  local c = {answer = answer, base = base, attempts = attempts, ends = after(ms, ns), taken = 0,
+    buried = 0, bytes = 0, batch = firstBatch}
+  if not q.paused then
+    take(q, c, string.format('(%.0f', now - 10000), math.min(fresh, most)) -- store.FreshTime
+    take(q, c, '-inf', most)
+  end
+  answer[3], answer[4], answer[5] = nextOf(q), c.ends, c.buried
 end
 
 -- acks ends the leases of jobs whose work is done, each 8 bytes of id and 8 of token.
