@@ -209,6 +209,9 @@ func put(chains map[tag][]*call, shard int, sl slot, jobs, bytes int) {
 		c = &call{tag: t}
 		chains[t] = append(chain, c)
 	}
+	if _, ok := sl.op.(*store.Claim); ok {
+		c.claims = true
+	}
 	c.slots = append(c.slots, sl)
 	c.jobs += jobs
 	c.bytes += bytes

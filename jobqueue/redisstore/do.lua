@@ -614,32 +614,33 @@ for i, q in ipairs(queues) do
 end
 
 local answer = {now, rem, done, missing or {}, woken, answers}
-if changed then
-  local full = answers
-  answers = {}
-  for p, a in ipairs(full) do
-    answers[p] = a
-    if a[2] == 'c' then
-      local short = {a[1], a[2], a[3], a[4], a[5], a[6], a.queue}
-      for o = 7, #a, 2 do short[#short + 1] = sub(a[o], 1, 8) end
-      answers[p] = short
-    end
+local short = {}
+for p, a in ipairs(answers) do
+  short[p] = a
+  if a[2] == 'c' then
+    short[p] = {a[1], a[2], a[3], a[4], a[5], a[6], a.queue}
+    for o = 7, #a, 2 do short[p][#short[p] + 1] = sub(a[o], 1, 8) end
   end
-  local fields = {'q', sequence, 'J', jobs, 'B', bytes, lane,
-    pack('>I6I6', number, now) .. cmsgpack.pack({now, rem, done, missing or {}, woken, answers})}
-  for _, q in ipairs(queues) do
-    if q.bytes ~= 0 then
-      fields[#fields + 1] = 'b' .. q.name
-      fields[#fields + 1] = q.had + q.bytes
-    end
+end
+
+-- A call that changed nothing leaves its number too: it might change something if it came twice.
+if not changed then call('HDEL', tagKey, lane) end -- frees memory, so that what follows is allowed
+local fields = {'q', sequence, 'J', jobs, 'B', bytes, lane,
+  pack('>I6I6', number, now) .. cmsgpack.pack({now, rem, done, missing or {}, woken, short})}
+if not kept[1] then fields[#fields + 1], fields[#fields + 2] = 'v', 1 end
+for _, q in ipairs(queues) do
+  if q.bytes ~= 0 then
+    fields[#fields + 1], fields[#fields + 2] = 'b' .. q.name, q.had + q.bytes
   end
-  call('HSET', tagKey, spread(fields))
-  if not kept[6] and call('HLEN', tagKey) > 300 then -- a new lane: remove those of dead processes
-    local all = call('HGETALL', tagKey)
-    for p = 1, #all, 2 do
-      if sub(all[p], 1, 1) == 'c' and read('>I6', all[p + 1], 7) < now - 600000 then
-        call('HDEL', tagKey, all[p])
-      end
+end
+call('HSET', tagKey, spread(fields))
+
+-- A new lane removes those of processes that ended long ago.
+if not kept[6] and call('HLEN', tagKey) > 300 then
+  local all = call('HGETALL', tagKey)
+  for p = 1, #all, 2 do
+    if sub(all[p], 1, 1) == 'c' and read('>I6', all[p + 1], 7) < now - 600000 then
+      call('HDEL', tagKey, all[p])
     end
   end
 end

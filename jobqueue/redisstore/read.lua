@@ -18,17 +18,25 @@ if letter == 'g' then -- Get: id, key
   return {now, rem, j and shown(j.id, j.list, j.score) or false}
 end
 
--- position returns how many members of a list come before a place and at it. There may be many of
--- one score, and the job that was at the place may be gone.
+-- behind reports whether the member a comes behind b: by priority and sequence, and if these are
+-- equal, as members of different shards may be, by id. Lua's < follows the locale of the server.
+local function behind(a, b)
+  local rankA, highA, lowA = read('>I6I4I4', a)
+  local rankB, highB, lowB = read('>I6I4I4', b)
+  if rankA ~= rankB then return rankA > rankB end
+  if highA ~= highB then return highA > highB end
+  return lowA > lowB
+end
+
+-- position returns how many members of a list do not come behind a place. There may be many of one
+-- score, and the job that was at the place may be gone.
 local function position(list, score, member)
   local low = call('ZCOUNT', list, '-inf', '(' .. score)
   local high = call('ZCOUNT', list, '-inf', score)
   while low < high do
     local middle = math.floor((low + high) / 2)
-    local there = call('ZRANGE', list, middle, middle)[1]
-    if there ~= member then
-      local a, b = read('>I6', there), read('>I6', member)
-      if a > b then high = middle else low = middle + 1 end
+    if behind(call('ZRANGE', list, middle, middle)[1], member) then
+      high = middle
     else
       low = middle + 1
     end
@@ -42,17 +50,17 @@ if letter == 'l' then -- List: state, limit, and the score and member of the cur
   if state == 3 then -- Leased: l is in the order of the ends
     local members, all = call('ZRANGEBYSCORE', q.l, '-inf', '(inf'), {}
     for p, member in ipairs(members) do
-      all[p] = {member = member, rank = read('>I6', member),
+      all[p] = {member = member,
         due = parseTries(call('HGET', q.s, sub(member, 7))).due}
     end
     table.sort(all, function(a, b)
       if a.due ~= b.due then return a.due < b.due end
-      return a.rank < b.rank
+      return behind(b.member, a.member)
     end)
-    local score, rank = tonumber(z), z ~= '' and read('>I6', ARGV[7])
+    local score = tonumber(z)
     for _, a in ipairs(all) do
       if #jobs == limit then break end
-      if z == '' or a.due > score or a.due == score and a.rank > rank then
+      if z == '' or a.due > score or a.due == score and behind(a.member, ARGV[7]) then
         local s = shown(sub(a.member, 7), 'l', call('ZSCORE', q.l, a.member))
         s[6] = string.format('%.0f', a.due)
         jobs[#jobs + 1] = s

@@ -247,16 +247,24 @@ func (s *Store) readMeta(ctx context.Context) error {
 			shards = 8
 		}
 	}
-	pipe := s.client.TxPipeline()
-	pipe.HSetNX(ctx, key, "version", layoutVersion)
-	pipe.HSetNX(ctx, key, "shards", shards)
-	read := pipe.HMGet(ctx, key, "version", "shards")
-	if _, err := pipe.Exec(ctx); err != nil {
-		return err
-	}
 	var version, there int
-	if _, err := fmt.Sscan(fmt.Sprintln(read.Val()...), &version, &there); err != nil {
-		return fmt.Errorf("%w: %s holds %v", store.ErrCorrupt, key, read.Val())
+	for wrote := false; ; wrote = true {
+		read, err := s.client.HMGet(ctx, key, "version", "shards").Result()
+		if err != nil {
+			return err
+		}
+		if wrote || read[0] != nil {
+			if _, err := fmt.Sscan(fmt.Sprintln(read...), &version, &there); err != nil {
+				return fmt.Errorf("%w: %s holds %v", store.ErrCorrupt, key, read)
+			}
+			break
+		}
+		pipe := s.client.Pipeline() // version last, as it says that all is there
+		pipe.HSetNX(ctx, key, "shards", shards)
+		pipe.HSetNX(ctx, key, "version", layoutVersion)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err
+		}
 	}
 	switch {
 	case version > layoutVersion:
