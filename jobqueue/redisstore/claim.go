@@ -54,10 +54,16 @@ func (s *Store) planClaim(chains map[tag][]*call, op *store.Claim) {
 	}
 	due = due[:min(len(due), max(op.Max, 1))]
 	for i, shard := range due {
-		most := min((op.Max+i)/len(due), perCall) // the remainders go to the last
-		fresh := (op.Fresh + i) / len(due)
-		put(chains, shard, slot{op: op, base: randomBase(), most: most, fresh: fresh, gen: gen},
-			max(most, 1), 0)
+		share := func(n int) int { return (n + i) / len(due) } // the remainder goes to the last
+		most := min(share(op.Max), perCall)
+		put(chains, shard, slot{
+			op:    op,
+			base:  randomBase(),
+			most:  most,
+			fresh: share(op.Fresh),
+			free:  share(max(op.Max-op.Ahead, 0)),
+			gen:   gen,
+		}, max(most, 1), 0)
 	}
 }
 
@@ -85,6 +91,7 @@ func (s *Store) looked(name string, shard int, next int64, gen uint64) {
 
 // claimed completes a Claim with the shards that were not asked, or have more.
 func (s *Store) claimed(op *store.Claim) {
+	store.SortJobs(op.Jobs)
 	if s.shards == 1 {
 		return
 	}

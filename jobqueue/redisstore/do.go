@@ -43,7 +43,8 @@ type slot struct {
 	id    store.ID // of an Add, or of the copy that a Finish leaves
 	base  [6]byte  // the tokens of a Claim begin with it
 	most  int      // of a Claim in this shard
-	fresh int      // of most
+	fresh int      // of most, those that are to be fresh
+	free  int      // of most, those that workers are free for
 	gen   uint64   // of the queue's heads when a Claim was planned
 }
 
@@ -339,7 +340,8 @@ func (s *Store) appendOp(args []any, sl *slot) []any {
 		m = u32(m, uint32(len(j.Body)+len(j.Key)))
 		return append(args, "a", m, j.Key, appendTail(nil, j, j.ID != 0))
 	case *store.Claim:
-		m = appendSpan(u32(u32(m, clamp32(sl.most)), clamp32(sl.fresh)), op.Lease)
+		m = u32(u32(u32(m, clamp32(sl.most)), clamp32(sl.fresh)), clamp32(sl.free))
+		m = appendSpan(m, op.Lease)
 		m = append(u32(m, clamp32(op.MaxAttempts)), sl.base[:]...)
 		return append(args, "c", m)
 	case *store.Finish:

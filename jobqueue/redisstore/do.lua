@@ -257,7 +257,8 @@ local firstBatch, batch, claimBytes = 20, 200, 8 * 1024 * 1024
 
 -- take has a claim lease jobs that are due after a time, until it has so many.
 local function take(q, c, from, most)
-  while c.taken < most and c.buried < 1000 and c.bytes < claimBytes do
+  local last = false -- a job with its last attempt was met, and workers may all be busy
+  while not last and c.taken < most and c.buried < 1000 and c.bytes < claimBytes do
     local found = call('ZRANGEBYSCORE', q.z, from, now, 'WITHSCORES', 'LIMIT', 0,
       math.min(most - c.taken, c.batch))
     if #found == 0 then return end
@@ -284,6 +285,9 @@ local function take(q, c, from, most)
           move(q, j, 'd', now)
           note(q, j)
           c.buried = c.buried + 1
+        elseif limit > 0 and j.attempts + 1 >= limit and c.taken >= c.free then
+          last = true
+          break
         else
           c.taken = c.taken + 1
           local t = pack('>c6I2I6I4c6BI4I2', c.base, c.taken, j.due, j.attempts + 1,
@@ -309,14 +313,14 @@ local function take(q, c, from, most)
 end
 
 local function claim(q, i, meta)
-  local most, fresh, ms, ns, attempts, base = read('>I4I4I6I4I4c6', meta)
+  local most, fresh, free, ms, ns, attempts, base = read('>I4I4I4I6I4I4c6', meta)
   local answer = {i, 'c', -1, 0, 0, base}
   answers[#answers + 1], answer.queue = answer, q.name
   if not q.made then return end
   flush(q)
   endLeases(q)
   expire(q)
-  local c = {answer = answer, base = base, attempts = attempts, ends = after(ms, ns), taken = 0,
+  local c = {answer = answer, base = base, free = free, attempts = attempts, ends = after(ms, ns), taken = 0,
     buried = 0, bytes = 0, batch = firstBatch}
   if not q.paused then
     take(q, c, string.format('(%.0f', now - 10000), math.min(fresh, most)) -- store.FreshTime
