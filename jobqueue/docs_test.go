@@ -24,7 +24,8 @@ func TestDocuments(t *testing.T) {
 	}
 	checker, err := snippets.NewChecker("bytes", "context", "database/sql", "encoding/json",
 		"errors", "log", "net/http", "testing", "testing/synctest", "time",
-		"github.com/go-timingwheel/timingwheel/jobqueue")
+		"github.com/go-timingwheel/timingwheel/jobqueue",
+		"github.com/go-timingwheel/timingwheel/jobqueue/sink/webhook")
 	require.NoError(t, err)
 	for file, preamble := range map[string]string{
 		"README.md": `
@@ -40,6 +41,14 @@ func TestDocuments(t *testing.T) {
 			func send(ctx context.Context, body []byte) error
 			func ship(ctx context.Context, o Order) error
 			func resize(image []byte) error`,
+		"sink/webhook/README.md": `
+			var (
+				q     *jobqueue.Client
+				hooks *webhook.Poster
+				ctx   context.Context
+			)
+			type customer struct{ URL string }
+			func find(ctx context.Context, id string) (customer, error)`,
 		"docs/migrating.md": `
 			var (
 				q   *jobqueue.Client

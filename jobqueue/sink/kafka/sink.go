@@ -176,7 +176,8 @@ func judge(err error) error {
 	case !errors.As(err, &said):
 		return unavailable(fmt.Errorf("kafka: %w", err))
 	case said == kerr.UnknownTopicOrPartition: // after UnknownTopicRetries
-	case said.Retriable, said == kerr.SaslAuthenticationFailed, said == kerr.IllegalSaslState,
+	case said.Retriable, said == kerr.UnknownServerError, // a broker that is about to end, say
+		said == kerr.SaslAuthenticationFailed, said == kerr.IllegalSaslState,
 		said == kerr.UnsupportedSaslMechanism:
 		return unavailable(fmt.Errorf("kafka: %w", err))
 	}

@@ -38,7 +38,9 @@ func cluster(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 func newSink(t *testing.T, addresses []string, opts ...kgo.Opt) *Sink {
 	t.Helper()
 	sink, err := New(topic, append([]kgo.Opt{kgo.SeedBrokers(addresses...),
-		kgo.MetadataMinAge(50 * time.Millisecond)}, opts...)...)
+		kgo.MetadataMinAge(50 * time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+	}, opts...)...)
 	require.NoError(t, err)
 	return sink
 }
@@ -321,9 +323,9 @@ func TestABrokerThatComesLater(t *testing.T) {
 	requireAll(t, ids, consume(t, addresses, 1000, header))
 }
 
-func TestAWrongPassword(t *testing.T) {
+func TestWhatIsTheWeather(t *testing.T) {
 	for _, err := range []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
-		kgo.ErrClientClosed, kgo.ErrRecordTimeout, context.Canceled, errors.New("i/o timeout")} {
+		kerr.UnknownServerError, kgo.ErrClientClosed, kgo.ErrRecordTimeout, context.Canceled, errors.New("i/o timeout")} {
 		require.ErrorIs(t, judge(fmt.Errorf("client: %w", err)), jobqueue.ErrUnavailable)
 	}
 }
