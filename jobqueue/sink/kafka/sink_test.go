@@ -325,7 +325,8 @@ func TestABrokerThatComesLater(t *testing.T) {
 
 func TestWhatIsTheWeather(t *testing.T) {
 	for _, err := range []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
-		kerr.UnknownServerError, kgo.ErrClientClosed, kgo.ErrRecordTimeout, context.Canceled, errors.New("i/o timeout")} {
+		kerr.UnknownServerError, kgo.ErrClientClosed, kgo.ErrRecordTimeout,
+		context.Canceled, errors.New("i/o timeout")} {
 		require.ErrorIs(t, judge(fmt.Errorf("client: %w", err)), jobqueue.ErrUnavailable)
 	}
 }

@@ -286,7 +286,8 @@ func TestTheServerStopsWhilePublishing(t *testing.T) {
 	more()
 	over.Store(true)
 	<-adding
-	eventually(t, func() bool { return statsOf(t, q).Acked == int64(len(ids)) }, "all are confirmed")
+	all := func() bool { return statsOf(t, q).Acked == int64(len(ids)) }
+	eventually(t, all, "all are confirmed")
 	stats := statsOf(t, q)
 	require.Zero(t, stats.Retried+stats.Buried)
 	stop()

@@ -111,7 +111,8 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		"404": {answers: []answer{{code: 404}}, at: []time.Duration{0, m, 2 * m},
 			dead: "webhook: the receiver answered 404 Not Found"},
 		"redirects are not followed": {answers: []answer{{code: 307}},
-			at: []time.Duration{0, m, 2 * m}, dead: "webhook: the receiver answered 307 Temporary Redirect"},
+			at:   []time.Duration{0, m, 2 * m},
+			dead: "webhook: the receiver answered 307 Temporary Redirect"},
 		"gone": {answers: []answer{{code: 500}, {code: 410}}, at: []time.Duration{0, m},
 			dead: "webhook: the receiver answered 410 Gone"},
 		"429 for ten seconds": {answers: []answer{{code: 429, retry: "10"}, {code: 200}},
@@ -125,10 +126,18 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 		"429 for ever": {answers: []answer{{code: 429, retry: "3600"}},
 			at:   []time.Duration{0, h, 2 * h},
 			dead: "webhook: the receiver answered 429 Too Many Requests: retry in 1h0m0s"},
-		"503 for years":     {answers: []answer{{code: 503, retry: "99999999"}, {code: 200}}, at: []time.Duration{0, 24 * h}},
-		"503, whenever":     {answers: []answer{{code: 503, retry: "soon"}, {code: 200}}, at: []time.Duration{0, m}},
-		"503":               {answers: []answer{{code: 503}, {code: 200}}, at: []time.Duration{0, m}},
-		"500 does not wait": {answers: []answer{{code: 500, retry: "10"}, {code: 200}}, at: []time.Duration{0, m}},
+		"503 for years": {
+			answers: []answer{{code: 503, retry: "99999999"}, {code: 200}},
+			at:      []time.Duration{0, 24 * h}},
+		"503, whenever": {
+			answers: []answer{{code: 503, retry: "soon"}, {code: 200}},
+			at:      []time.Duration{0, m}},
+		"503": {
+			answers: []answer{{code: 503}, {code: 200}},
+			at:      []time.Duration{0, m}},
+		"500 does not wait": {
+			answers: []answer{{code: 500, retry: "10"}, {code: 200}},
+			at:      []time.Duration{0, m}},
 		"no answer": {answers: []answer{{}}, at: []time.Duration{0, m + 5*s, 2*m + 10*s},
 			dead: "webhook: no answer in time"},
 		"no connection": {answers: []answer{{err: errors.New("connection refused")}},
