@@ -50,6 +50,7 @@ func StartRabbitMQ(program, folder string) (*RabbitMQ, error) {
 		return nil, err
 	}
 	r.epmd = exec.Command(epmd, "-address", "127.0.0.1", "-port", strconv.Itoa(r.epmdPort))
+	r.epmd.SysProcAttr = endWithParent()
 	if err := r.epmd.Start(); err != nil {
 		return nil, err
 	}
@@ -70,6 +71,7 @@ func (r *RabbitMQ) Start() error {
 	defer out.Close()
 	r.server = exec.Command(r.program)
 	r.server.Stdout, r.server.Stderr = out, out
+	r.server.SysProcAttr = endWithParent()
 	r.server.Env = append(r.environment(),
 		"RUNNING_UNDER_SYSTEMD=1", // no shell in between, so that signals reach the server
 		"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",

@@ -3,6 +3,7 @@ module github.com/go-timingwheel/timingwheel/jobqueue/bench
 go 1.25
 
 require (
+	github.com/go-timingwheel/timingwheel v0.0.0-00010101000000-000000000000
 	github.com/go-timingwheel/timingwheel/jobqueue v0.0.0-00010101000000-000000000000
 	github.com/hibiken/asynq v0.26.0
 	github.com/mikestefanello/backlite v0.6.0
@@ -26,7 +27,6 @@ require (
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/getsentry/sentry-go v0.27.0 // indirect
-	github.com/go-timingwheel/timingwheel v0.0.0-00010101000000-000000000000 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang/protobuf v1.5.3 // indirect
 	github.com/golang/snappy v0.0.5-0.20231225225746-43d5d4cd4e0e // indirect

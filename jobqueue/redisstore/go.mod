@@ -3,6 +3,7 @@ module github.com/go-timingwheel/timingwheel/jobqueue/redisstore
 go 1.25
 
 require (
+	github.com/go-timingwheel/timingwheel v0.0.0-00010101000000-000000000000
 	github.com/go-timingwheel/timingwheel/jobqueue v0.0.0-00010101000000-000000000000
 	github.com/redis/go-redis/v9 v9.22.0
 	github.com/stretchr/testify v1.12.1

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package redisstore_test
-
-import "syscall"
-
-func dieWithUs() *syscall.SysProcAttr { return nil }
