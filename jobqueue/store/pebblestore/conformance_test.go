@@ -1,6 +1,7 @@
 package pebblestore_test
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 
@@ -13,11 +14,29 @@ import (
 
 var config = storetest.Config{
 	Open: func(dir string, clock *storetest.Clock) (store.Store, error) {
-		return pebblestore.Open(dir, pebblestore.WithClock(clock.Now, clock.Elapsed),
+		s, err := pebblestore.Open(dir, pebblestore.WithClock(clock.Now, clock.Elapsed),
 			pebblestore.WithLogger(slog.New(slog.DiscardHandler)))
+		return verified{s, dir}, err
 	},
 	Durable: true,
 	Steps:   true,
+}
+
+// A verified store has its files verified whenever it is closed.
+type verified struct {
+	*pebblestore.Store
+	dir string
+}
+
+func (v verified) Close() error {
+	if err := v.Store.Close(); err != nil {
+		return err
+	}
+	r, err := pebblestore.Verify(v.dir)
+	if err == nil && len(r.Problems) > 0 {
+		err = fmt.Errorf("problems: %q", r.Problems)
+	}
+	return err
 }
 
 func TestStore(t *testing.T) { storetest.Run(t, config) }

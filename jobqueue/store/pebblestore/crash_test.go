@@ -256,10 +256,10 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestFailedGroup has the sync of what many callers asked for fail. None of them is told that it was
-// done. Those who were under way get ErrUnknown too: their jobs may be found when the store is
-// opened anew, whole, as nothing takes them back, and are not there after a power loss. The jobs of
-// those who came later are never found.
+// TestFailedGroup has the sync of what many callers asked for fail. None of them is told that it
+// was done. Those who were under way get ErrUnknown too: their jobs may be found when the store is
+// opened anew, as nothing takes them back, and are not there after a power loss. The jobs of those
+// who came later are never found.
 func TestFailedGroup(t *testing.T) {
 	var bad atomic.Bool
 	mem := vfs.NewCrashableMem()
