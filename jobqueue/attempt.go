@@ -27,7 +27,7 @@ type delivery struct {
 
 // beginLocked takes the next job from the buffer, or returns nil if there is none.
 func (d *dispatcher) beginLocked() *delivery {
-	if d.waiting() == 0 || !d.on {
+	if d.waiting() == 0 || !d.isOn() {
 		return nil
 	}
 	w := &d.buffer[d.head]

@@ -162,8 +162,11 @@ func (d *dispatcher) kickLocked() {
 }
 
 func (d *dispatcher) canStartLocked() bool {
-	return d.on && d.workers < d.opts.workers && (d.waiting() > 0 || d.look && !d.busy && !d.hold)
+	return d.isOn() && d.workers < d.opts.workers && (d.waiting() > 0 || d.look && !d.busy && !d.hold)
 }
+
+// isOn says whether a handler may begin. The end of Run's context comes before stop.
+func (d *dispatcher) isOn() bool { return d.on && d.run.ctx.Err() == nil }
 
 func (d *dispatcher) waiting() int { return len(d.buffer) - d.head }
 

@@ -56,7 +56,7 @@ func (d *dispatcher) shouldExchangeLocked() bool {
 	if d.held {
 		enough = 0
 	}
-	if d.on && d.look && waiting <= enough {
+	if d.isOn() && d.look && waiting <= enough {
 		return true
 	}
 	return len(d.outcomes) > 0 && (waiting == 0 || len(d.outcomes) >= manyOutcomes)
@@ -86,7 +86,7 @@ func (d *dispatcher) exchangeLocked() {
 	free := d.opts.workers - len(d.running)
 	begin := max(min(free, claimMost)-d.waiting(), 0) // at once
 	room := min(free, claimMost) + d.prefetchLocked() - d.waiting()
-	claiming := d.on && d.look && free > 0 && room > 0
+	claiming := d.isOn() && d.look && free > 0 && room > 0
 	if claiming {
 		d.look = false
 		d.due.next = time.Time{} // what wake hears from now on counts, and what the claim says

@@ -98,6 +98,7 @@ func (c *Client) Close() (err error) {
 		r := c.run
 		c.mu.Unlock()
 		if r != nil {
+			r.stop()
 			<-r.over
 		}
 		err = c.store.Close()

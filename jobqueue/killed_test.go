@@ -148,3 +148,23 @@ func list(t *testing.T, c *Client, queue string, state State) []*Job {
 	require.NoError(t, err)
 	return jobs
 }
+
+// TestNoHandlerBeginsOnceRunsContextHasEnded: not even in the moment before Run notices.
+func TestNoHandlerBeginsOnceRunsContextHasEnded(t *testing.T) {
+	for range 50 {
+		bubble(t, func(t *testing.T, c *Client) {
+			ctx, cancel := context.WithCancel(t.Context())
+			calls := 0
+			c.Handle("q", func(context.Context, *Job) error {
+				calls++
+				cancel()
+				return nil
+			}, Workers(1))
+			_, err := c.AddMany(t.Context(), "q", make([]Item, 20))
+			require.NoError(t, err)
+			require.NoError(t, c.Run(ctx))
+			require.Equal(t, 1, calls)
+			require.Len(t, list(t, c, "q", Ready), 19)
+		})
+	}
+}

@@ -22,6 +22,8 @@ func (c *Client) Run(ctx context.Context) error {
 		ending: make(chan struct{}),
 		over:   make(chan struct{}),
 	}
+	r.ctx, r.stop = context.WithCancel(ctx)
+	defer r.stop()
 	if err := c.begin(r); err != nil {
 		return err
 	}
@@ -33,13 +35,7 @@ func (c *Client) Run(ctx context.Context) error {
 		return true
 	})
 
-	var err error
-	select {
-	case <-ctx.Done():
-	case <-c.closing:
-	case err = <-r.failed:
-	}
-
+	<-r.ctx.Done()
 	c.mu.Lock()
 	r.stopped = true
 	c.mu.Unlock()
@@ -56,9 +52,15 @@ func (c *Client) Run(ctx context.Context) error {
 		})
 		defer hurry.Stop()
 	}
+	var err error
 	for i, d := range r.dispatchers {
 		<-idle[i]
 		err = errors.Join(err, d.lost)
+	}
+	select {
+	case failure := <-r.failed:
+		err = errors.Join(failure, err)
+	default:
 	}
 	if err != nil {
 		return failed("run", "handlers", err)
@@ -68,6 +70,8 @@ func (c *Client) Run(ctx context.Context) error {
 
 // A run is one call of Run.
 type run struct {
+	ctx         context.Context // once it has ended no handler begins
+	stop        func()          // ends ctx
 	base        context.Context // the handlers' contexts come from it
 	middleware  []Middleware
 	failed      chan error    // has the failure of the store that ends the run
@@ -120,6 +124,7 @@ func (r *run) fail(err error) {
 	case r.failed <- err:
 	default:
 	}
+	r.stop()
 }
 
 // current returns the Run that is under way. A handler calls it, so there is one.
