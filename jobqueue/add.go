@@ -21,10 +21,11 @@ func (c *Client) Add(ctx context.Context, queue string, body []byte, opts ...Add
 	if err != nil {
 		return 0, failed("add to", queue, err)
 	}
+	held := c.held(op)
 	if err := c.do(ctx, "add to", queue, op); err != nil {
 		return 0, err
 	}
-	c.added(queue, op)
+	c.added(op, held)
 	return op.ID, nil
 }
 
@@ -46,6 +47,7 @@ func (c *Client) AddMany(ctx context.Context, queue string, items []Item, opts .
 	ids := make([]ID, len(items))
 	errs := make(AddErrors, len(items))
 	adds := make([]*store.Add, len(items))
+	held := make([]ID, len(items))
 	ops := make([]store.Op, 0, len(items))
 	refused := false
 	for i, item := range items {
@@ -57,6 +59,7 @@ func (c *Client) AddMany(ctx context.Context, queue string, items []Item, opts .
 			refused = true
 			continue
 		}
+		held[i] = c.held(adds[i])
 		ops = append(ops, adds[i])
 	}
 	if len(ops) > 0 {
@@ -71,7 +74,7 @@ func (c *Client) AddMany(ctx context.Context, queue string, items []Item, opts .
 			errs[i], refused = op.Err, true
 		default:
 			ids[i] = op.ID
-			c.added(queue, op)
+			c.added(op, held[i])
 		}
 	}
 	if refused {
@@ -173,7 +176,7 @@ type Conflict = store.Conflict
 // The policies for OnConflict.
 const (
 	Keep    = store.Keep    // the live job stays as it is, and Add returns its ID; the default
-	Replace = store.Replace // the new job takes its place; an Ack of the live job is refused
+	Replace = store.Replace // the new job takes its place, as if the live one were cancelled
 	Fail    = store.Fail    // Add returns ErrKeyExists
 )
 
@@ -240,8 +243,25 @@ func tooLarge(what string, size, limit int) error {
 	return fmt.Errorf("%w: a %s of %d bytes; the limit is %d", ErrTooLarge, what, size, limit)
 }
 
-func (c *Client) added(queue string, op *store.Add) {
+// held returns the job that this Client's handler has, or is about to get, and that an Add is to
+// replace, or 0. It is asked before the Add: what is claimed meanwhile may be the new job.
+func (c *Client) held(op *store.Add) ID {
+	if op.On != Replace || op.Job.Key == "" {
+		return 0
+	}
+	if d := c.of(op.Job.Queue).dispatcher.Load(); d != nil {
+		return d.holds(op.Job.Key)
+	}
+	return 0
+}
+
+// added notes that an Add was carried out. held is what it has replaced if that is another job.
+func (c *Client) added(op *store.Add, held ID) {
+	l := c.of(op.Job.Queue)
 	if !op.Kept {
-		c.of(queue).counters.added.Add(1)
+		l.counters.added.Add(1)
+	}
+	if held != 0 && held != op.ID {
+		l.dispatcher.Load().forget(held)
 	}
 }

@@ -225,8 +225,25 @@ func (d *dispatcher) count() (running, workers int) {
 	return len(d.running), d.opts.workers
 }
 
-// forget makes sure that a job that was cancelled while it was leased does not begin, and returns
-// whether that was in time; otherwise its handler's context ends.
+// holds returns the job with a key that waits for a worker or is with its handler, or 0.
+func (d *dispatcher) holds(key string) ID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := d.head; i < len(d.buffer); i++ {
+		if d.buffer[i].job.Key == key {
+			return d.buffer[i].job.ID
+		}
+	}
+	for _, r := range d.running {
+		if r.job.Key == key {
+			return r.job.ID
+		}
+	}
+	return 0
+}
+
+// forget makes sure that a job that was cancelled or replaced while it was leased does not begin, and
+// returns whether that was in time; otherwise its handler's context ends.
 func (d *dispatcher) forget(id ID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -138,7 +138,7 @@ func Attempts(n int) HandleOption {
 }
 
 // Backoff sets how long a job waits after a failed attempt: the first step after the first attempt,
-// and so on, the last step after all others. The default is 1 s, 5 s, 30 s, 2 min, 10 min, 30 min,
+// and so on, the last step after all others, and a millisecond at least. The default is 1 s, 5 s, 30 s, 2 min, 10 min, 30 min,
 // 1 h.
 func Backoff(steps ...time.Duration) HandleOption {
 	if len(steps) == 0 {
@@ -197,13 +197,17 @@ func (d *directive) Error() string {
 }
 
 // RetryIn returns an error for handlers: the attempt failed, and the next is in d instead of what
-// Backoff says. To keep the reason, wrap it: fmt.Errorf("%w: %w", err, jobqueue.RetryIn(d)).
+// Backoff says. A d below a millisecond is a millisecond. To keep the reason, wrap it:
+// fmt.Errorf("%w: %w", err, jobqueue.RetryIn(d)).
 func RetryIn(d time.Duration) error {
-	return &directive{verdict: store.Retry, in: max(d, 0)}
+	return &directive{verdict: store.Retry, in: max(d, leastWait)}
 }
 
-// Snooze returns an error for handlers: the job is due again in d, and the attempt does not count.
-func Snooze(d time.Duration) error { return &directive{verdict: store.Snooze, in: max(d, 0)} }
+// Snooze returns an error for handlers: the job is due again in d, and the attempt does not count. A
+// d below a millisecond is a millisecond.
+func Snooze(d time.Duration) error {
+	return &directive{verdict: store.Snooze, in: max(d, leastWait)}
+}
 
 // IsSnooze says whether what a handler returned puts the job off, so that middleware need not take
 // it for a failure.
@@ -215,6 +219,10 @@ func IsSnooze(err error) bool {
 // Bury returns an error for handlers: the job is dead, for the reason given. A recurring job goes
 // on with its next run.
 func Bury(reason string) error { return &directive{verdict: store.Bury, reason: reason} }
+
+// leastWait is how long a job waits at least before it is delivered again. A handler that always
+// asks for no wait would otherwise keep a processor busy with one job.
+const leastWait = time.Millisecond
 
 // errReturned gives a job back as it was: it was not worked on to its end, as Run is about to
 // return, or could not be handed to a sink.
@@ -235,7 +243,7 @@ func (c *Client) verdict(f *store.Finish, j *store.Job, err error, o *handleOpti
 	default:
 		f.Verdict = store.Retry
 		wait, ok := o.backoff(max(j.Attempts, 1), err)
-		if f.When.In = max(wait, 0); !ok {
+		if f.When.In = max(wait, leastWait); !ok {
 			f.Verdict = store.Bury
 		}
 	}

@@ -2,6 +2,7 @@ package jobqueue
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -165,6 +166,82 @@ func TestNoHandlerBeginsOnceRunsContextHasEnded(t *testing.T) {
 			require.NoError(t, c.Run(ctx))
 			require.Equal(t, 1, calls)
 			require.Len(t, list(t, c, "q", Ready), 19)
+		})
+	}
+}
+
+// TestAWaitOfNothingIsAMillisecond: a handler that always wants its job back at once does not keep
+// a processor busy.
+func TestAWaitOfNothingIsAMillisecond(t *testing.T) {
+	for name, err := range map[string]error{
+		"Snooze(0)": Snooze(0), "Snooze(-1)": Snooze(-1), "RetryIn(0)": RetryIn(0),
+		"RetryIn(-1)": RetryIn(-1), "Backoff(0)": errors.New("bad luck"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Client) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				calls := 0
+				c.Handle("q", func(context.Context, *Job) error {
+					if calls++; calls == 50 {
+						cancel()
+					}
+					return err
+				}, Workers(1), Attempts(0), Backoff(0))
+				_, err := c.Add(ctx, "q", nil)
+				require.NoError(t, err)
+				began := time.Now()
+				require.NoError(t, c.Run(ctx))
+				require.Equal(t, 50, calls)
+				require.Equal(t, 49*time.Millisecond, time.Since(began))
+			})
+		})
+	}
+}
+
+// TestReplaceOfAJobInTheBuffer: of two jobs with a key, the one that was replaced does not begin.
+func TestReplaceOfAJobInTheBuffer(t *testing.T) {
+	for name, add := range map[string]func(c *Client, opts ...AddOption) error{
+		"Add": func(c *Client, opts ...AddOption) error {
+			_, err := c.Add(context.Background(), "q", []byte("new"), opts...)
+			return err
+		},
+		"AddMany": func(c *Client, opts ...AddOption) error {
+			_, err := c.AddMany(context.Background(), "q", []Item{{Body: []byte("new")}}, opts...)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Client) {
+				ctx := t.Context()
+				var got []string
+				var cause error
+				c.Handle("q", func(ctx context.Context, job *Job) error {
+					got = append(got, job.Key+string(job.Body))
+					if job.Key == "slow" && len(job.Body) == 0 {
+						<-ctx.Done()
+						cause = context.Cause(ctx)
+					}
+					return nil
+				}, Workers(1))
+				defer running(t, c)()
+				fetchAhead(t, c)
+				got = nil
+				_, err := c.AddMany(ctx, "q", []Item{
+					{Options: []AddOption{Key("slow")}}, {Options: []AddOption{Key("b")}},
+				})
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Len(t, list(t, c, "q", Leased), 2, "b was fetched ahead")
+				require.NoError(t, add(c, Key("b"), OnConflict(Replace)))
+				require.NoError(t, add(c, Key("slow"), OnConflict(Replace)))
+				synctest.Wait()
+				require.Equal(t, []string{"slow", "bnew", "slownew"}, got)
+				require.ErrorIs(t, cause, ErrLeaseLost)
+				require.NoError(t, add(c, Key("b"), OnConflict(Replace)), "which has ended")
+				synctest.Wait()
+				require.Len(t, got, 4)
+			})
 		})
 	}
 }
