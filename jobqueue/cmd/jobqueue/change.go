@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -156,10 +157,19 @@ func pause(c *call) error {
 		return err
 	}
 	return c.using(func() error {
+		done := "paused " + manage.Line(c.arg(0))
+		switch o, err := c.Overview(c.ctx, c.arg(0)); {
+		case errors.Is(err, jobqueue.ErrNotFound) || err == nil && holdsNone(&o.Queues[0]):
+			done += ", which holds no job" // the name may be misspelt
+		case err != nil:
+			return err
+		}
 		return c.do(manage.Action{Do: manage.DoPause, Queue: c.arg(0)},
-			func(*manage.Result) string { return "paused " + manage.Line(c.arg(0)) })
+			func(*manage.Result) string { return done })
 	})
 }
+
+func holdsNone(q *manage.Queue) bool { return q.Delayed+q.Ready+q.Leased+q.Dead+q.Done == 0 }
 
 func resume(c *call) error {
 	if err := c.parse(1, 1); err != nil {
