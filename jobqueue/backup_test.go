@@ -15,9 +15,9 @@ import (
 )
 
 // TestABackupUnderLoadIsAStateThatExisted takes backups while writers add and cancel jobs and
-// handlers work. Each writer has one job, or two while it replaces the first by the second; the body
-// says which job of every other writer was there before. So a copy that has a job but not what came
-// before it, or half of what was one write, is no state that existed.
+// handlers work. Each writer has one job, or two while it replaces the first by the second; the
+// body says which job of every other writer was there before. So a copy that has a job but not what
+// came before it, or half of what was one write, is no state that existed.
 func TestABackupUnderLoadIsAStateThatExisted(t *testing.T) {
 	const writers, moving, backups = 4, 50, 4
 	ctx := t.Context()
@@ -55,7 +55,9 @@ func TestABackupUnderLoadIsAStateThatExisted(t *testing.T) {
 		_, err := c.Add(ctx, "moving", nil, Key(fmt.Sprint(i)))
 		require.NoError(t, err)
 	}
-	c.Handle("moving", func(context.Context, *Job) error { return Snooze(rand.N(5 * time.Millisecond)) })
+	c.Handle("moving", func(context.Context, *Job) error {
+		return Snooze(rand.N(5 * time.Millisecond))
+	})
 	runs, end := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(runs) }()

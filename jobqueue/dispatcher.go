@@ -162,7 +162,8 @@ func (d *dispatcher) kickLocked() {
 }
 
 func (d *dispatcher) canStartLocked() bool {
-	return d.isOn() && d.workers < d.opts.workers && (d.waiting() > 0 || d.look && !d.busy && !d.hold)
+	return d.isOn() && d.workers < d.opts.workers &&
+		(d.waiting() > 0 || d.look && !d.busy && !d.hold)
 }
 
 // isOn says whether a handler may begin. The end of Run's context comes before stop.
@@ -242,8 +243,8 @@ func (d *dispatcher) holds(key string) ID {
 	return 0
 }
 
-// forget makes sure that a job that was cancelled or replaced while it was leased does not begin, and
-// returns whether that was in time; otherwise its handler's context ends.
+// forget makes sure that a job that was cancelled or replaced while it was leased does not begin,
+// and returns whether that was in time; otherwise its handler's context ends.
 func (d *dispatcher) forget(id ID) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -127,9 +127,9 @@ func Timeout(d time.Duration) HandleOption {
 // Attempts sets after how many attempts a job is dead, unless it has MaxAttempts of its own: by
 // default 25, which with the default Backoff takes about 19 hours. 0 is no limit.
 //
-// Where handlers are quick, a process claims jobs before a worker is free for them. If it is killed,
-// these jobs have lost an attempt too, but never their last one: a job on its last attempt is only
-// claimed for a worker that is free.
+// Where handlers are quick, a process claims jobs before a worker is free for them. If it is
+// killed, these jobs have lost an attempt too, but never their last one: a job on its last attempt
+// is only claimed for a worker that is free.
 func Attempts(n int) HandleOption {
 	if n < 0 {
 		panic(fmt.Sprintf("jobqueue: Attempts(%d)", n))
@@ -138,8 +138,8 @@ func Attempts(n int) HandleOption {
 }
 
 // Backoff sets how long a job waits after a failed attempt: the first step after the first attempt,
-// and so on, the last step after all others, and a millisecond at least. The default is 1 s, 5 s, 30 s, 2 min, 10 min, 30 min,
-// 1 h.
+// and so on, the last step after all others, and a millisecond at least. The default is 1 s, 5 s,
+// 30 s, 2 min, 10 min, 30 min, 1 h.
 func Backoff(steps ...time.Duration) HandleOption {
 	if len(steps) == 0 {
 		panic("jobqueue: Backoff without a step")
@@ -203,8 +203,8 @@ func RetryIn(d time.Duration) error {
 	return &directive{verdict: store.Retry, in: max(d, leastWait)}
 }
 
-// Snooze returns an error for handlers: the job is due again in d, and the attempt does not count. A
-// d below a millisecond is a millisecond.
+// Snooze returns an error for handlers: the job is due again in d, and the attempt does not count.
+// A d below a millisecond is a millisecond.
 func Snooze(d time.Duration) error {
 	return &directive{verdict: store.Snooze, in: max(d, leastWait)}
 }
