@@ -202,6 +202,7 @@ func TestForwardToASinkThatIsAway(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "a sink is unavailable"), log.String())
 	require.Contains(t, log.String(), "connection refused")
 	require.Equal(t, 1, strings.Count(log.String(), "is available again"))
+	require.Contains(t, log.String(), "after=1h0m")
 	require.Equal(t, 2, strings.Count(log.String(), "\n"))
 }
 
@@ -266,32 +267,57 @@ func TestPauseWhileASinkIsAway(t *testing.T) {
 	})
 }
 
+// TestASinkThatTakesSome: a job that it does not take does not hold up the others, and is not sent
+// with each of them.
 func TestASinkThatTakesSome(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client) {
-		back := time.Now().Add(time.Hour)
-		sink := &testSink{send: func(_ context.Context, jobs []*Job) (errs []error) {
-			for _, job := range jobs {
+		back := time.Now().Add(10 * time.Second)
+		sink := &testSink{send: func(_ context.Context, jobs []*Job) []error {
+			errs := make([]error, len(jobs))
+			for i, job := range jobs {
 				if string(job.Body) == "away" && time.Now().Before(back) {
-					errs = append(errs, errAway)
-				} else {
-					errs = append(errs, nil)
+					errs[i] = errAway
 				}
 			}
 			return errs
 		}}
 		c.Forward("q", sink, Attempts(1))
-		defer running(t, c)()
+		for i := range 1000 {
+			_, err := c.Add(t.Context(), "q", nil, In(time.Duration(i)*10*time.Millisecond))
+			require.NoError(t, err)
+		}
 		_, err := c.Add(t.Context(), "q", []byte("away"))
 		require.NoError(t, err)
-		time.Sleep(30 * time.Minute)
-		_, err = c.Add(t.Context(), "q", []byte("here"))
+		defer running(t, c)()
+		time.Sleep(10*time.Second - time.Millisecond)
+		synctest.Wait()
+		sizes, _ := sink.calls()
+		require.Less(t, len(sizes), 10_000/50+3)
+		require.Greater(t, len(sink.took()), 985, "none waits for longer than 100 ms")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Len(t, sink.took(), 1001)
+	})
+}
+
+// TestOneAttemptAtATime: a sink that is away is not asked twice at a time.
+func TestOneAttemptAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client) {
+		sink := &testSink{send: func(_ context.Context, jobs []*Job) []error {
+			time.Sleep(5 * time.Second)
+			return forEach(jobs, errAway)
+		}}
+		c.Forward("q", sink, Workers(10))
+		defer running(t, c)()
+		_, err := c.AddMany(t.Context(), "q", make([]Item, 1000))
 		require.NoError(t, err)
-		time.Sleep(10 * time.Second)
+		time.Sleep(time.Minute)
+		sink.mu.Lock()
+		sink.most = 0
+		sink.mu.Unlock()
+		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		require.Len(t, sink.took(), 1)
-		time.Sleep(30 * time.Minute)
-		synctest.Wait()
-		require.Len(t, sink.took(), 2)
+		require.Equal(t, 1, sink.most)
 	})
 }
 
@@ -357,7 +383,7 @@ func TestASinkThatDoesNotReturn(t *testing.T) {
 			require.Equal(t, time.Hour+time.Minute, job.Due.Sub(start))
 		})
 	})
-	t.Run("Cancel of one of two", func(t *testing.T) {
+	t.Run("Cancel of some", func(t *testing.T) {
 		bubble(t, func(t *testing.T, c *Client) {
 			sink := &testSink{send: func(ctx context.Context, jobs []*Job) []error {
 				select {
@@ -368,13 +394,18 @@ func TestASinkThatDoesNotReturn(t *testing.T) {
 				}
 			}}
 			c.Forward("q", sink)
-			ids, err := c.AddMany(t.Context(), "q", make([]Item, 2))
+			ids, err := c.AddMany(t.Context(), "q", make([]Item, 100))
 			require.NoError(t, err)
 			defer running(t, c)()
 			time.Sleep(time.Second)
-			require.ErrorIs(t, c.Cancel(t.Context(), "q", ByID(ids[0])), ErrRunning)
-			time.Sleep(time.Hour)
-			require.Equal(t, int64(1), statsOf(t, c, "q").Acked)
+			for i := 0; i < 100; i += 10 { // whatever batches there are
+				require.ErrorIs(t, c.Cancel(t.Context(), "q", ByID(ids[i])), ErrRunning)
+			}
+			time.Sleep(3 * time.Minute)
+			synctest.Wait()
+			// A job that was alone in its batch has no one to wait for.
+			require.Equal(t, int64(90), statsOf(t, c, "q").Acked)
+			require.Zero(t, statsOf(t, c, "q").Retried)
 		})
 	})
 }
