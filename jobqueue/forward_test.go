@@ -307,15 +307,18 @@ func TestOneAttemptAtATime(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			return forEach(jobs, errAway)
 		}}
-		c.Forward("q", sink, Workers(10))
+		c.Forward("q", sink)
 		defer running(t, c)()
-		_, err := c.AddMany(t.Context(), "q", make([]Item, 1000))
-		require.NoError(t, err)
-		time.Sleep(time.Minute)
-		sink.mu.Lock()
-		sink.most = 0
-		sink.mu.Unlock()
-		time.Sleep(10 * time.Minute)
+		for i := range 200 {
+			_, err := c.Add(t.Context(), "q", nil)
+			require.NoError(t, err)
+			time.Sleep(time.Second)
+			if i == 7 {
+				sink.mu.Lock()
+				sink.most = 0
+				sink.mu.Unlock()
+			}
+		}
 		synctest.Wait()
 		require.Equal(t, 1, sink.most)
 	})
@@ -394,17 +397,21 @@ func TestASinkThatDoesNotReturn(t *testing.T) {
 				}
 			}}
 			c.Forward("q", sink)
+			defer running(t, c)()
+			for range 2 { // these are under way while the others gather
+				_, err := c.Add(t.Context(), "q", nil)
+				require.NoError(t, err)
+				time.Sleep(time.Second)
+			}
 			ids, err := c.AddMany(t.Context(), "q", make([]Item, 100))
 			require.NoError(t, err)
-			defer running(t, c)()
-			time.Sleep(time.Second)
-			for i := 0; i < 100; i += 10 { // whatever batches there are
-				require.ErrorIs(t, c.Cancel(t.Context(), "q", ByID(ids[i])), ErrRunning)
+			time.Sleep(time.Minute)
+			for _, id := range ids[:10] {
+				require.ErrorIs(t, c.Cancel(t.Context(), "q", ByID(id)), ErrRunning)
 			}
-			time.Sleep(3 * time.Minute)
+			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			// A job that was alone in its batch has no one to wait for.
-			require.Equal(t, int64(90), statsOf(t, c, "q").Acked)
+			require.Equal(t, int64(92), statsOf(t, c, "q").Acked)
 			require.Zero(t, statsOf(t, c, "q").Retried)
 		})
 	})
