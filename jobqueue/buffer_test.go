@@ -58,6 +58,39 @@ func TestTheLastAttemptIsNotFetchedAhead(t *testing.T) {
 	})
 }
 
+// TestAFreshLastAttemptBegins: beside a backlog too, a job on its last attempt is fetched only if it
+// begins.
+func TestAFreshLastAttemptBegins(t *testing.T) {
+	bubble(t, func(t *testing.T, c *Client) {
+		var begun []string
+		c.Handle("q", func(_ context.Context, job *Job) error {
+			if begun = append(begun, job.Key); job.Key != "" {
+				time.Sleep(time.Second)
+			}
+			return nil
+		}, Workers(1))
+		defer running(t, c)()
+		fetchAhead(t, c)
+		begun = nil
+		old := At(time.Now().Add(-time.Hour))
+		_, err := c.AddMany(t.Context(), "q", []Item{
+			{Options: []AddOption{Key("a"), old}},
+			{Options: []AddOption{Key("b"), old}},
+			{Options: []AddOption{Key("last"), MaxAttempts(1)}},
+		})
+		require.NoError(t, err)
+		synctest.Wait()
+		for _, job := range list(t, c, "q", Leased) {
+			if job.Key == "last" {
+				require.Equal(t, []string{"last"}, begun)
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.ElementsMatch(t, []string{"a", "b", "last"}, begun)
+	})
+}
+
 // TestAQueueOfOneAttempt: with one attempt for each job, a worker has one job and no other waits
 // for it.
 func TestAQueueOfOneAttempt(t *testing.T) {

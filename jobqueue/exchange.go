@@ -197,6 +197,21 @@ func (d *dispatcher) fetchedLocked(returns uint64, began, now time.Time) {
 		d.buffer = slices.Delete(d.buffer, 0, d.head)
 		d.head = 0
 	}
+	// Jobs on their last attempt begin now: there are no more than workers are free, but fresh ones
+	// are behind old ones.
+	free := min(d.claim.Max-d.claim.Ahead, len(d.claim.Jobs))
+	last := func(j store.Job) bool { return j.Attempts == attemptsOf(&j, &d.opts) }
+	if slices.ContainsFunc(d.claim.Jobs[free:], last) {
+		slices.SortStableFunc(d.claim.Jobs, func(a, b store.Job) int {
+			switch {
+			case last(a) == last(b):
+				return 0
+			case last(a):
+				return -1
+			}
+			return 1
+		})
+	}
 	size := 0
 	for i := range d.claim.Jobs {
 		size += len(d.claim.Jobs[i].Body)
