@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel/jobqueue/store"
 )
 
 // TestTheLastAttemptIsNotFetchedAhead: a job on its last attempt stays in the store until a worker
@@ -275,6 +278,72 @@ func TestReplaceOfAJobInTheBuffer(t *testing.T) {
 				synctest.Wait()
 				require.Len(t, got, 4)
 			})
+		})
+	}
+}
+
+// TestLastAttemptsWhileTheStoreFails: errors of the store, certain and not, keep no job from its
+// end, and no worker idles beside a job that is not claimed ahead.
+func TestLastAttemptsWhileTheStoreFails(t *testing.T) {
+	bubbleHooked(t, func(t *testing.T, c *Client, h *hooked) {
+		ctx := t.Context()
+		var n, calls atomic.Int32
+		h.set(func(ops []store.Op, do func() error) error {
+			switch n.Add(1) % 7 {
+			case 3:
+				return errors.New("no answer")
+			case 5:
+				return errors.Join(do(), store.ErrUnknown)
+			}
+			return do()
+		})
+		c.Handle("q", func(context.Context, *Job) error {
+			calls.Add(1)
+			return nil
+		}, Workers(2), Lease(time.Second), Attempts(3))
+		defer running(t, c)()
+		for added := 0; added < 200; {
+			_, err := c.Add(ctx, "q", nil, MaxAttempts(1+added%2))
+			if err == nil || errors.Is(err, ErrUnknown) { // which the hook does carry out
+				added++
+			}
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		h.set(nil)
+		q := statsOf(t, c, "q")
+		require.Zero(t, q.Ready+q.Delayed+q.Leased)
+		require.GreaterOrEqual(t, int(calls.Load())+q.Dead, 200)
+	})
+}
+
+// TestRunEndsAtAnyMoment: whatever is under way when Run ends, no attempt is lost or counted twice.
+func TestRunEndsAtAnyMoment(t *testing.T) {
+	for d := range 40 {
+		bubble(t, func(t *testing.T, c *Client) {
+			var calls atomic.Int32
+			c.Handle("q", func(_ context.Context, job *Job) error {
+				calls.Add(1)
+				time.Sleep(300 * time.Microsecond)
+				if job.Attempts < 2 {
+					return RetryIn(0)
+				}
+				return nil
+			}, Workers(3), Attempts(2))
+			_, err := c.AddMany(t.Context(), "q", make([]Item, 60))
+			require.NoError(t, err)
+			for range 3 {
+				end := time.Duration(d) * 100 * time.Microsecond
+				ctx, cancel := context.WithTimeout(t.Context(), end)
+				require.NoError(t, c.Run(ctx))
+				cancel()
+				require.Zero(t, statsOf(t, c, "q").Leased)
+			}
+			stop := running(t, c)
+			time.Sleep(time.Hour)
+			stop()
+			require.Equal(t, int32(120), calls.Load())
+			require.Zero(t, statsOf(t, c, "q").Dead)
 		})
 	}
 }

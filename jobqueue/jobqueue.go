@@ -54,8 +54,9 @@ func (l *local) fresh(most int) int {
 	return int(asked/4 - (asked-int64(most))/4)
 }
 
-// New returns a Client of a store. The Client closes the store when it is closed. New panics if an
-// option makes no sense.
+// New returns a Client of a store, which has one Client only: it tells the last one that was made
+// when to look for jobs. The Client closes the store when it is closed. New panics if an option
+// makes no sense.
 func New(s store.Store, opts ...Option) *Client {
 	c := &Client{
 		store:      s,
