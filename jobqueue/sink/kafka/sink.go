@@ -106,13 +106,12 @@ func (s *Sink) Send(ctx context.Context, jobs []*jobqueue.Job) []error {
 		select {
 		case r := <-results:
 			errs[r.job] = r.err
-			continue
 		case <-ctx.Done():
+			// An idempotent client does not give up a record that may have arrived. Another client
+			// does not know of it, and the consumer drops the duplicate.
+			s.drop(client)
+			return errs
 		}
-		// An idempotent client does not give up a record that may have arrived. Another client
-		// does not know of it, and the consumer drops the duplicate.
-		s.drop(client)
-		break
 	}
 	return errs
 }
