@@ -32,11 +32,21 @@ local function open(i, name)
     s = KEYS[at + 3], k = KEYS[at + 4], d = KEYS[at + 5], f = KEYS[at + 6], x = KEYS[at + 7]}
 end
 
+-- isShort reports whether the job of a member, or of the beginning of one, is found by its key
+-- through the hash of the key: the lowest bit of the sequence says so.
+local function isShort(member)
+  return string.byte(member, 6) % 2 == 1
+end
+
+-- fieldOf returns under what b has the record of a member.
+local function fieldOf(member)
+  return isShort(member) and sub(member, 7, 10) or sub(member, 7)
+end
+
 -- parse reads a record of b.
-local function parse(id, rec)
-  local ps, added, flags, klen, at = read('>c6I6BI2', rec)
-  local j = {id = id, member = ps .. id, flags = flags, rec = rec, klen = klen, max = 0,
-    retain = 0}
+local function parse(rec)
+  local ps, low, added, flags, klen, at = read('>c6c4I6BI2', rec)
+  local j = {ps = ps, low = low, flags = flags, rec = rec, klen = klen, max = 0, retain = 0}
   if band(flags, hasMax) ~= 0 then j.max, at = read('>I4', rec, at) end
   if band(flags, hasRetain) ~= 0 then j.retain, at = read('>I6', rec, at) end
   j.head = at - 1
@@ -58,6 +68,11 @@ local function parseTries(s)
     key = sub(s, at, at + klen - 1), err = sub(s, at + klen)}
 end
 
+-- keyFor returns the key that s keeps of a job: what an acknowledgement has to remove from k.
+local function keyFor(j)
+  return isShort(j.member) and '' or j.key
+end
+
 -- note writes the record of s of a job, or removes it if it would say nothing.
 local function note(q, j)
   if j.attempts == 0 and j.err == '' and j.list == 'z' then
@@ -65,7 +80,7 @@ local function note(q, j)
     return
   end
   call('HSET', q.s, j.id, pack('>c8I6I4c6BI4I2', j.token, j.due, j.attempts, sub(j.member, 1, 6),
-    j.flags, j.size, #j.key) .. j.key .. j.err)
+    j.flags, j.size, #keyFor(j)) .. keyFor(j) .. j.err)
 end
 
 local live = {z = true, l = true}
@@ -75,10 +90,22 @@ local function move(q, j, to, score)
   call('ZREM', q[j.list], j.member) -- frees memory, so that what follows is allowed
   if j.list == 'f' then call('ZREM', q.x, 'd' .. j.member) end
   if live[j.list] and not live[to] then
-    if j.key ~= '' then call('HDEL', q.k, j.key) end
+    if isShort(j.member) then -- the key may have another job from now on
+      call('HDEL', q.b, fieldOf(j.member))
+      j.member = sub(j.member, 1, 5) .. string.char(string.byte(j.member, 6) - 1) .. j.id
+      if to then
+        j.rec = sub(j.member, 1, 6) .. sub(j.rec, 7)
+        call('HSET', q.b, j.id, j.rec)
+      end
+    elseif j.key ~= '' then
+      call('HDEL', q.k, j.key)
+    end
     q.jobs, q.bytes = q.jobs - 1, q.bytes - j.size
   elseif live[to] and not live[j.list] then
-    if j.key ~= '' then call('HSET', q.k, j.key, j.member) end
+    if j.key ~= '' then
+      call('HSET', q.k, j.key, j.member)
+      q.longKeys = true
+    end
     q.jobs, q.bytes = q.jobs + 1, q.bytes + j.size
   end
   if to then call('ZADD', q[to], score, j.member) end
@@ -97,12 +124,9 @@ local function erase(q, j)
   forget(q, j.id, j.flags)
 end
 
--- load returns the job of an id, with the list that it is in, or nil.
-local function load(q, id)
-  local rec = id ~= '' and call('HGET', q.b, id)
-  if not rec then return end
-  local j = parse(id, rec)
-  local s = call('HGET', q.s, id)
+-- complete returns a job with what is kept of it elsewhere than in its record, or nil.
+local function complete(q, j)
+  local s = call('HGET', q.s, j.id)
   if s then
     local t = parseTries(s)
     j.token, j.due, j.attempts, j.err = t.token, t.due, t.attempts, t.err
@@ -125,11 +149,47 @@ local function load(q, id)
   return j
 end
 
--- find returns the job that an id or a key names.
+-- load returns the job of an id, or nil.
+local function load(q, id)
+  if #id ~= 8 then return end
+  local high, low = sub(id, 1, 4), sub(id, 5)
+  local rec = call('HGET', q.b, id)
+  if not rec then
+    rec = call('HGET', q.b, high)
+    if not rec or sub(rec, 7, 10) ~= low then return end
+  end
+  local j = parse(rec)
+  j.id, j.member = id, j.ps .. id
+  return complete(q, j)
+end
+
+-- hasLongKeys reports whether jobs of a queue are found by their keys through k.
+local function hasLongKeys(q)
+  if q.longKeys == nil then q.longKeys = call('HLEN', q.k) > 1 end
+  return q.longKeys
+end
+
+-- idOfKey returns the id of the live job with a key, given the hash of the key, or nil.
+local function idOfKey(q, hash, key)
+  if key == '' then return end
+  if call('HEXISTS', q.b, hash) == 1 then
+    local j = parse(call('HGET', q.b, hash))
+    if j.key == key then return hash .. j.low end
+  end
+  local member = hasLongKeys(q) and call('HGET', q.k, key)
+  return member and sub(member, 7) or nil
+end
+
+-- hashOf returns the hash of a key. Go passes it with what has a key.
+local function hashOf(key)
+  local hex = redis.sha1hex(key)
+  return (string.gsub(sub(hex, 1, 8), '..', function(x) return string.char(tonumber(x, 16)) end))
+end
+
+-- find returns the job that an id, or the hash of a key and the key, name.
 local function find(q, id, key)
-  if id ~= '' then return load(q, id) end
-  local member = key ~= '' and call('HGET', q.k, key)
-  return member and load(q, sub(member, 7))
+  if #id ~= 8 then id = idOfKey(q, id, key) or '' end
+  return load(q, id)
 end
 
 -- expire removes what was kept long enough.
@@ -140,7 +200,7 @@ local function expire(q)
       local member = sub(x, 2)
       local rec = call('HGET', q.b, sub(member, 7))
       call('ZREM', q.f, member)
-      if rec then forget(q, sub(member, 7), parse('', rec).flags) end
+      if rec then forget(q, sub(member, 7), parse(rec).flags) end
     end
   end
 end

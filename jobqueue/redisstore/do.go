@@ -232,7 +232,7 @@ func (s *Store) plan(chains map[tag][]*call, op store.Op) {
 		}
 		sl := slot{op: op, id: j.ID}
 		if j.ID == 0 {
-			sl.id = newID(j.Key)
+			sl.id = s.newID(j.Key)
 		}
 		shard := s.shardOf(store.Ref{ID: sl.id})
 		if j.Key != "" && shard != s.shardOf(store.Ref{Key: j.Key}) {
@@ -245,8 +245,8 @@ func (s *Store) plan(chains map[tag][]*call, op store.Op) {
 	case *store.Finish:
 		sl := slot{op: op}
 		if op.Verdict == store.Again && op.Failed {
-			sl.id = newID("") &^ (maxShards - 1)
-			sl.id |= op.ID % maxShards // the copy stays in the shard
+			const low = 1<<32 - 1
+			sl.id = op.ID&^low | s.newID("")&low // the copy stays in the shard
 		}
 		put(chains, s.shardOf(store.Ref{ID: op.ID}), sl, 1, len(op.Repeat)+len(op.Error))
 	case *store.Extend:
@@ -335,7 +335,7 @@ func (s *Store) appendOp(args []any, sl *slot) []any {
 	switch op := sl.op.(type) {
 	case *store.Add:
 		j := &op.Job
-		m = appendWhen(u64(m, uint64(sl.id)), op.When)
+		m = appendWhen(u32(u64(m, uint64(sl.id)), hashOf(j.Key)), op.When)
 		m = append(m, byte(op.On), bit(op.Retry), bit(j.ID != 0), j.Priority)
 		m = u32(m, uint32(len(j.Body)+len(j.Key)))
 		return append(args, "a", m, j.Key, appendTail(nil, j, j.ID != 0))

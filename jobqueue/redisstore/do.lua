@@ -46,7 +46,7 @@ for i, q in ipairs(queues) do
   if q.limits and q.made then
     q.held = call('ZCARD', q.z) + call('ZCARD', q.l) - 2
   end
-  q.adds = {members = {}, records = {}, keys = {}, byKey = {}, ids = {}}
+  q.adds = {members = {}, records = {}, keys = {}, byKey = {}, fields = {}}
 end
 
 local answers = {}
@@ -68,7 +68,8 @@ if last == number then
     if a[2] == 'c' then
       local q, jobs = byName[a[7]], {}
       for p = 8, #a do
-        local s, rec = call('HGET', q.s, a[p]), call('HGET', q.b, a[p])
+        local s = call('HGET', q.s, a[p])
+        local rec = s and call('HGET', q.b, fieldOf(parseTries(s).ps .. a[p]))
         if s and rec and sub(s, 1, 6) == a[6] then
           jobs[#jobs + 1] = a[p] .. s
           jobs[#jobs + 1] = rec
@@ -105,8 +106,11 @@ local function flush(q)
   if #a.members == 0 then return end
   call('HSET', q.b, spread(a.records))
   call('ZADD', q.z, spread(a.members))
-  if #a.keys > 0 then call('HSET', q.k, spread(a.keys)) end
-  q.adds = {members = {}, records = {}, keys = {}, byKey = {}, ids = {}}
+  if #a.keys > 0 then
+    call('HSET', q.k, spread(a.keys))
+    q.longKeys = true
+  end
+  q.adds = {members = {}, records = {}, keys = {}, byKey = {}, fields = {}}
 end
 
 -- before reports whether a is claimed before b. Lua's < follows the locale of the server.
@@ -188,19 +192,23 @@ local function due(kind, ms, ns)
 end
 
 local function add(q, i, meta, key, tail)
-  local id, kind, ms, ns, on, retry, chosen, priority, size = read('>c8BI6I4BBBBI4', meta)
+  local id, hash, kind, ms, ns, on, retry, chosen, priority, size = read('>c8c4BI6I4BBBBI4', meta)
   local a = q.adds
   if chosen == 1 then
-    local there = a.ids[id] or call('HEXISTS', q.b, id) == 1
+    local there = a.fields[id]
+    if not there then
+      flush(q) -- the id may be one of a job that is found by its key
+      there = load(q, id)
+    end
     if retry == 1 and (there or call('ZSCORE', q.x, 'r' .. id)) then return end
     if there then return say(i, 'K') end
   end
-  local old = key ~= '' and (a.byKey[key] or call('HGET', q.k, key))
+  local old = a.byKey[key] or idOfKey(q, hash, key)
   if old then
-    if on == 0 then return say(i, 'k', sub(old, 7)) end
+    if on == 0 then return say(i, 'k', old) end
     if on == 2 then return say(i, 'K') end
     flush(q)
-    old = load(q, sub(old, 7))
+    old = load(q, old)
   end
   if q.limits or space.limits then
     create(q)
@@ -213,18 +221,23 @@ local function add(q, i, meta, key, tail)
   a = q.adds -- makeRoom may have written them
   if old then erase(q, old) end
   sequence = sequence + 1
-  local when, ps = due(kind, ms, ns), pack('>BI5', priority, sequence)
+  local short = key ~= '' and chosen == 0 and not a.fields[hash] and
+    call('HEXISTS', q.b, hash) == 0
+  local when, ps = due(kind, ms, ns), pack('>BI5', priority, 2 * sequence + (short and 1 or 0))
   local member = ps .. id
+  local field = fieldOf(member)
   touch(q, when)
   a.members[#a.members + 1] = when
   a.members[#a.members + 1] = member
-  a.records[#a.records + 1] = id
-  a.records[#a.records + 1] = ps .. pack('>I6', now) .. tail
-  a.ids[id] = true
+  a.records[#a.records + 1] = field
+  a.records[#a.records + 1] = ps .. sub(id, 5) .. pack('>I6', now) .. tail
+  a.fields[field] = true
   if key ~= '' then
-    a.byKey[key] = member
-    a.keys[#a.keys + 1] = key
-    a.keys[#a.keys + 1] = member
+    a.byKey[key] = id
+    if not short then
+      a.keys[#a.keys + 1] = key
+      a.keys[#a.keys + 1] = member
+    end
   end
   q.jobs, q.bytes, changed = q.jobs + 1, q.bytes + size, true
 end
@@ -263,16 +276,19 @@ local function take(q, c, from, most)
       math.min(most - c.taken, c.batch))
     if #found == 0 then return end
     q.head, changed = nil, true
-    local ids = {}
-    for p = 1, #found, 2 do ids[#ids + 1] = sub(found[p], 7) end
-    local records, tries = call('HMGET', q.b, spread(ids)), call('HMGET', q.s, spread(ids))
+    local ids, where = {}, {}
+    for p = 1, #found, 2 do
+      ids[#ids + 1], where[#where + 1] = sub(found[p], 7), fieldOf(found[p])
+    end
+    local records, tries = call('HMGET', q.b, spread(where)), call('HMGET', q.s, spread(ids))
     local gone, l, s = {}, {}, {}
     for p, id in ipairs(ids) do
       local member, rec = found[2 * p - 1], records[p]
       if not rec then -- the record was evicted or removed by hand
         call('ZREM', q.z, member)
       else
-        local j = parse(id, rec)
+        local j = parse(rec)
+        j.id, j.member = id, member
         j.list, j.due, j.token, j.attempts, j.err = 'z', tonumber(found[2 * p]), noToken, 0, ''
         if tries[p] then
           local t = parseTries(tries[p])
@@ -291,7 +307,7 @@ local function take(q, c, from, most)
         else
           c.taken = c.taken + 1
           local t = pack('>c6I2I6I4c6BI4I2', c.base, c.taken, j.due, j.attempts + 1,
-            sub(member, 1, 6), j.flags, j.size, #j.key) .. j.key .. j.err
+            sub(member, 1, 6), j.flags, j.size, #keyFor(j)) .. keyFor(j) .. j.err
           gone[#gone + 1] = member
           l[#l + 1] = c.ends
           l[#l + 1] = member
@@ -338,7 +354,7 @@ local function acks(q, i, list)
   end
   flush(q)
   local records = call('HMGET', q.s, spread(ids))
-  local gone, done, keys, chosen = {}, {}, {}, {}
+  local gone, done, fields, keys, chosen = {}, {}, {}, {}, {}
   for p, id in ipairs(ids) do
     local t = records[p] and parseTries(records[p])
     if not t or seen[id] or tokens[p] == noToken or t.token ~= tokens[p] then
@@ -352,7 +368,7 @@ local function acks(q, i, list)
       changed = true
     else
       gone[#gone + 1] = t.ps .. id
-      done[#done + 1] = id
+      done[#done + 1], fields[#fields + 1] = id, fieldOf(gone[#gone])
       if t.key ~= '' then keys[#keys + 1] = t.key end
       if band(t.flags, wasChosen) ~= 0 then chosen[#chosen + 1] = id end
       q.jobs, q.bytes = q.jobs - 1, q.bytes - t.size
@@ -362,7 +378,7 @@ local function acks(q, i, list)
   if #gone == 0 then return end
   changed = true
   call('ZREM', q.l, spread(gone))
-  call('HDEL', q.b, spread(done))
+  call('HDEL', q.b, spread(fields))
   call('HDEL', q.s, spread(done))
   if #keys > 0 then call('HDEL', q.k, spread(keys)) end
   for _, id in ipairs(chosen) do call('ZADD', q.x, now + remember, 'r' .. id) end
@@ -387,7 +403,8 @@ local function withRepeat(j, text)
     text = pack('>I4', #text) .. text
   end
   j.flags = flags
-  return sub(j.rec, 1, 12) .. pack('>B', flags) .. sub(j.rec, 14, j.head) .. text .. sub(j.rec, j.at)
+  return sub(j.rec, 1, 16) .. pack('>B', flags) .. sub(j.rec, 18, j.head) .. text ..
+    sub(j.rec, j.at)
 end
 
 local function finish(q, i, meta, err, again)
@@ -411,18 +428,18 @@ local function finish(q, i, meta, err, again)
   else -- Again
     if failed == 1 then
       sequence = sequence + 1
-      local copy = {id = spare, member = sub(j.member, 1, 1) .. pack('>I5', sequence) .. spare,
+      local copy = {id = spare, member = sub(j.member, 1, 1) .. pack('>I5', 2 * sequence) .. spare,
         list = 'd', token = noToken, due = j.due, attempts = j.attempts, err = err, key = '',
         flags = j.flags, size = j.size - #j.key}
       local rec = withRepeat(j, '')
       copy.flags = j.flags - band(j.flags, wasChosen)
-      call('HSET', q.b, spare, sub(copy.member, 1, 6) .. sub(rec, 7, 12) ..
-        pack('>BI2', copy.flags, 0) .. sub(rec, 16, j.head) .. sub(j.rec, j.at + j.klen))
+      call('HSET', q.b, spare, sub(copy.member, 1, 6) .. sub(spare, 5) .. sub(rec, 11, 16) ..
+        pack('>BI2', copy.flags, 0) .. sub(rec, 20, j.head) .. sub(j.rec, j.at + j.klen))
       call('ZADD', q.d, now, copy.member)
       note(q, copy)
     end
     j.attempts, j.err = 0, err
-    call('HSET', q.b, id, withRepeat(j, again))
+    call('HSET', q.b, fieldOf(j.member), withRepeat(j, again))
   end
   j.due = when
   move(q, j, 'z', when)
@@ -477,7 +494,7 @@ local function update(q, i, id, key, body)
     space.limits and all + grown > space.limits.bytes) then
     return say(i, 'F')
   end
-  call('HSET', q.b, j.id, sub(j.rec, 1, j.at + j.klen - 1) .. body)
+  call('HSET', q.b, fieldOf(j.member), sub(j.rec, 1, j.at + j.klen - 1) .. body)
   if j.attempts > 0 or j.err ~= '' then
     j.size = j.size + grown
     note(q, j)
@@ -498,7 +515,7 @@ local function requeue(q, i, id, key, most)
   if id ~= '' or key ~= '' then
     local j = find(q, id, key)
     if not j or j.list ~= 'd' then return say(i, 'N') end
-    if j.key ~= '' and call('HEXISTS', q.k, j.key) == 1 then return say(i, 'K') end
+    if idOfKey(q, hashOf(j.key), j.key) then return say(i, 'K') end
     revive(q, j)
     return say(i, 'n', 1)
   end
@@ -509,7 +526,7 @@ local function requeue(q, i, id, key, most)
     if #members == 0 then break end
     for _, member in ipairs(members) do
       local j = member ~= '' and n < most and load(q, sub(member, 7))
-      if j and (j.key == '' or call('HEXISTS', q.k, j.key) == 0) then
+      if j and not idOfKey(q, hashOf(j.key), j.key) then
         revive(q, j)
         n = n + 1
       else

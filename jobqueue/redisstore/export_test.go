@@ -7,3 +7,6 @@ import "time"
 func WithClock(now func() time.Time) Option {
 	return func(s *settings) { s.clock = now }
 }
+
+// HashOf returns the hash by which a key is found.
+func HashOf(key string) uint32 { return hashOf(key) }

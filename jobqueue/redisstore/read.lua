@@ -8,14 +8,14 @@ local q = open(1, ARGV[2])
 local letter, x, y, z = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 
 -- shown returns a job as read.go takes it: its id, list, score there, and records.
-local function shown(id, list, score)
-  return {id, list, string.format('%.0f', score), call('HGET', q.b, id) or '',
-    call('HGET', q.s, id) or ''}
+local function shown(member, list, score)
+  return {sub(member, 7), list, string.format('%.0f', score),
+    call('HGET', q.b, fieldOf(member)) or '', call('HGET', q.s, sub(member, 7)) or ''}
 end
 
 if letter == 'g' then -- Get: id, key
   local j = find(q, x, y)
-  return {now, rem, j and shown(j.id, j.list, j.score) or false}
+  return {now, rem, j and shown(j.member, j.list, j.score) or false}
 end
 
 -- behind reports whether the member a comes behind b: by priority and sequence, and if these are
@@ -61,7 +61,7 @@ if letter == 'l' then -- List: state, limit, and the score and member of the cur
     for _, a in ipairs(all) do
       if #jobs == limit then break end
       if z == '' or a.due > score or a.due == score and behind(a.member, ARGV[7]) then
-        local s = shown(sub(a.member, 7), 'l', call('ZSCORE', q.l, a.member))
+        local s = shown(a.member, 'l', call('ZSCORE', q.l, a.member))
         s[6] = string.format('%.0f', a.due)
         jobs[#jobs + 1] = s
       end
@@ -76,7 +76,7 @@ if letter == 'l' then -- List: state, limit, and the score and member of the cur
   to = math.min(to, from + limit)
   local found = to > from and call('ZRANGE', q[list], from, to - 1, 'WITHSCORES') or {}
   for p = 1, #found, 2 do
-    local s = shown(sub(found[p], 7), list, tonumber(found[p + 1]))
+    local s = shown(found[p], list, tonumber(found[p + 1]))
     s[6] = s[3]
     jobs[#jobs + 1] = s
   end

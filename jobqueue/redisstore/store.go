@@ -12,6 +12,7 @@ package redisstore
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -41,6 +42,7 @@ type Store struct {
 	shards int
 
 	numbers atomic.Uint64 // of calls
+	low     atomic.Uint32 // the low half of the last ID of a job with a key
 	offset  atomic.Int64  // of the server's clock to this process's, in milliseconds
 	known   sync.Map      // the names that are in the set of queues
 
@@ -139,9 +141,10 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	for _, opt := range opts {
 		opt(&s.set)
 	}
-	var random [8]byte
+	var random [12]byte
 	rand.Read(random[:])
-	s.session = hex.EncodeToString(random[:])
+	s.session = hex.EncodeToString(random[:8])
+	s.low.Store(binary.BigEndian.Uint32(random[8:]))
 	s.over, s.end = context.WithCancel(context.Background())
 	return s
 }

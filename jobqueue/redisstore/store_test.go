@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log"
+	"math/rand/v2"
 	"net"
 	"sort"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/go-timingwheel/timingwheel/jobqueue"
 	"github.com/go-timingwheel/timingwheel/jobqueue/redisstore"
 	"github.com/go-timingwheel/timingwheel/jobqueue/store"
+	"github.com/go-timingwheel/timingwheel/jobqueue/store/memory"
 )
 
 // A quietLog has the client's messages about broken connections, which tests break, go nowhere.
@@ -227,9 +229,10 @@ func TestShards(t *testing.T) {
 		}
 	}
 	j := text("x")
-	j.Key, j.ID = "key", 1
+	j.Key = "key"
 	refused := 0
-	for ; j.ID <= 4; j.ID++ {
+	for shard := range store.ID(4) {
+		j.ID = (4*7+shard)<<32 | 1
 		op := &store.Add{Job: j, On: store.Replace}
 		require.NoError(t, s.Do(t.Context(), []store.Op{op}))
 		if op.Err != nil {
@@ -350,4 +353,86 @@ func TestIdle(t *testing.T) {
 	before := count()
 	time.Sleep(span * time.Second)
 	require.Less(t, count()-before-1, 2*span, "less than one a second for each process")
+}
+
+// TestKeysWithOneHash compares random operations on jobs whose keys have the same hash, which only
+// one of them can be found by, with those of a store in memory.
+func TestKeysWithOneHash(t *testing.T) {
+	var keys []string
+	seen := map[uint32]string{}
+	for i := 0; len(keys) == 0; i++ {
+		key := fmt.Sprint("key ", i)
+		if other, ok := seen[redisstore.HashOf(key)]; ok {
+			keys = []string{other, key}
+		}
+		seen[redisstore.HashOf(key)] = key
+	}
+	server := startServer(t)
+	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	now := time.Now().Truncate(time.Millisecond)
+	clock := func() time.Time { return now }
+	s := open(t, server.client(t), redisstore.WithClock(clock))
+	model := memory.New(memory.WithClock(clock))
+	both := func(op func() store.Op) (a, b store.Op) {
+		a, b = op(), op()
+		require.NoError(t, model.Do(t.Context(), []store.Op{a}))
+		require.NoError(t, s.Do(t.Context(), []store.Op{b}))
+		require.ErrorIs(t, b.Outcome().Err, a.Outcome().Err)
+		return a, b
+	}
+	for i := range 3000 {
+		key := keys[random.IntN(2)]
+		on := store.Conflict(random.IntN(3))
+		verdict := []store.Verdict{store.Ack, store.Ack, store.Retry, store.Bury}[random.IntN(4)]
+		now = now.Add(time.Millisecond)
+		switch random.IntN(8) {
+		case 0, 1, 2:
+			retain := time.Duration(random.IntN(2)) * 20 * time.Millisecond
+			both(func() store.Op {
+				j := store.Job{Queue: q, Key: key, Body: []byte(fmt.Sprint(i)), Retain: retain}
+				return &store.Add{Job: j, On: on}
+			})
+		case 3:
+			both(func() store.Op { return &store.Cancel{Queue: q, Ref: store.Ref{Key: key}} })
+		case 4:
+			both(func() store.Op {
+				return &store.Update{Queue: q, Ref: store.Ref{Key: key}, Body: []byte(fmt.Sprint("u", i))}
+			})
+		case 5:
+			a, b := both(func() store.Op { return &store.Requeue{Queue: q, Max: 1} })
+			require.Equal(t, a.(*store.Requeue).N, b.(*store.Requeue).N)
+		default:
+			a, b := both(func() store.Op { return &store.Claim{Queue: q, Max: 1, Lease: time.Hour} })
+			x, y := a.(*store.Claim).Jobs, b.(*store.Claim).Jobs
+			require.Equal(t, len(x), len(y))
+			for n := range x {
+				require.Equal(t, x[n].Body, y[n].Body)
+				for _, f := range []*store.Finish{ack(x[n]), ack(y[n])} {
+					f.Verdict = verdict
+					var in store.Store = model
+					if f.ID == y[n].ID {
+						in = s
+					}
+					require.NoError(t, in.Do(t.Context(), []store.Op{f}))
+					require.NoError(t, f.Err)
+				}
+			}
+		}
+		for _, key := range keys {
+			x, errX := model.Get(t.Context(), q, store.Ref{Key: key})
+			y, errY := s.Get(t.Context(), q, store.Ref{Key: key})
+			require.Equal(t, errX == nil, errY == nil)
+			require.Equal(t, string(x.Body), string(y.Body))
+			if errX == nil {
+				byID, err := s.Get(t.Context(), q, store.Ref{ID: y.ID})
+				require.NoError(t, err)
+				require.Equal(t, y, byID)
+			}
+		}
+		x, err := model.Queues(t.Context())
+		require.NoError(t, err)
+		y, err := s.Queues(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, x, y)
+	}
 }
