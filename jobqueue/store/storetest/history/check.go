@@ -54,7 +54,7 @@ const clockMistrust = 20 * time.Millisecond
 // call began happened before it, and what was told was so before it was written. In between, an
 // operation may have taken effect or not.
 func Check(events []Event) []Violation {
-	c := checker{jobs: map[string]*job{}}
+	c := checker{jobs: map[string]*job{}, live: map[int]bool{}}
 	for i, e := range events {
 		c.at = i
 		c.event(e)
@@ -72,8 +72,9 @@ func Check(events []Event) []Violation {
 
 type checker struct {
 	at         int
-	process    int
-	started    bool
+	last       int          // the highest process
+	live       map[int]bool // processes
+	beside     bool         // there are several
 	ended      bool
 	jobs       map[string]*job
 	violations []Violation
@@ -91,7 +92,7 @@ type job struct {
 
 	attempts int    // the last one delivered; the next has to be above
 	last     *Event // Begin of the last delivery
-	open     bool   // that delivery has not returned, and its process lives
+	open     bool   // that delivery has not returned
 	ok       bool   // it returned nil
 
 	cancelAsked bool
@@ -109,7 +110,7 @@ type due struct {
 	wall    int64
 	mono    int64 // of process
 	process int
-	crash   int // counts only if a process other than this one delivers; 0 for always
+	crash   int // counts only once this process is dead; 0 for always
 }
 
 func dueOf(e Event) due {
@@ -120,9 +121,9 @@ func dueOf(e Event) due {
 }
 
 // reached says whether a delivery is not before a due time.
-func (d due) reached(e Event) bool {
+func (c *checker) reached(d due, e Event) bool {
 	switch {
-	case d.crash != 0 && d.crash == e.Process:
+	case c.live[d.crash]:
 		return false
 	case d.instant:
 		return e.Wall >= d.wall
@@ -142,17 +143,14 @@ func (c *checker) broken(rule, name string, j *job) {
 
 func (c *checker) event(e Event) {
 	switch {
-	case c.ended, e.Kind != Start && (!c.started || e.Process != c.process):
+	case e.Kind == Killed:
+		delete(c.live, e.Process)
+		return
+	case c.ended, e.Kind != Start && !c.live[e.Process]:
 		c.broken(NotAHistory, e.Job, nil)
 		return
 	case e.Kind == Start:
-		if c.started && e.Process <= c.process || e.Process < 1 {
-			c.broken(NotAHistory, "", nil)
-		}
-		c.process, c.started = e.Process, true
-		for _, j := range c.jobs {
-			j.open, j.oneMore = false, false
-		}
+		c.start(e)
 		return
 	case e.Kind == End:
 		c.ended = true
@@ -208,8 +206,8 @@ func (c *checker) event(e Event) {
 			j.open = false
 		case e.Err == Lost:
 			// It lost its lease by a Cancel under way, or as the lease ran out.
-			if !lost && !j.cancelAsked &&
-				(j.last.Lease == 0 || e.Mono < j.last.Since+int64(j.last.Lease)) {
+			if !lost && !j.cancelAsked && j.last.Process == e.Process &&
+				(j.last.Lease == 0 || j.leased(e)) {
 				bad(Unexpected)
 			}
 		case e.Err != Unknown:
@@ -222,7 +220,7 @@ func (c *checker) event(e Event) {
 		case OK:
 			j.cancelled, j.oneMore = true, false
 		case Running:
-			j.oneMore = !j.cancelled && !j.open
+			j.oneMore = !j.cancelled && !(j.open && c.live[j.last.Process])
 			j.cancelled = true
 		case NotFound:
 			c.notFound(e, j, true)
@@ -275,6 +273,37 @@ func (c *checker) event(e Event) {
 	}
 }
 
+// start notes a process. Unless it is beside others, those before it are dead, and the store has
+// ended their leases.
+func (c *checker) start(e Event) {
+	_, known := c.live[e.Process]
+	if c.beside = e.Beside; c.beside {
+		if known || e.Process < 1 {
+			c.broken(NotAHistory, "", nil)
+		}
+	} else {
+		if e.Process <= c.last {
+			c.broken(NotAHistory, "", nil)
+		}
+		clear(c.live)
+		for _, j := range c.jobs {
+			j.open, j.oneMore = false, false
+		}
+	}
+	c.live[e.Process] = true
+	c.last = max(c.last, e.Process)
+}
+
+// leased says whether the lease of the last delivery of a job, as far as it is known, lasts.
+func (j *job) leased(e Event) bool {
+	p := j.last
+	if p.Process == e.Process {
+		return e.Mono < p.Since+int64(p.Lease)
+	}
+	since := p.Wall - p.Mono + p.Since
+	return e.Wall < since+int64(p.Lease)-int64(clockMistrust)
+}
+
 func (c *checker) begin(e Event, j *job) {
 	bad := func(rule string) { c.broken(rule, e.Job, j) }
 	if len(j.dues) == 0 || j.refused {
@@ -286,7 +315,7 @@ func (c *checker) begin(e Event, j *job) {
 	if e.ID != j.id {
 		bad(OtherID)
 	}
-	if len(j.dues) > 0 && !slices.ContainsFunc(j.dues, func(d due) bool { return d.reached(e) }) {
+	if len(j.dues) > 0 && !slices.ContainsFunc(j.dues, func(d due) bool { return c.reached(d, e) }) {
 		bad(Early)
 	}
 	if e.Attempt <= j.attempts {
@@ -302,11 +331,14 @@ func (c *checker) begin(e Event, j *job) {
 	if j.acked {
 		bad(AfterAck)
 	}
-	if p := j.last; p != nil && p.Process == e.Process {
-		switch {
-		case j.ok:
+	// The death of a process is written when a poison job may have its next delivery already.
+	if p := j.last; p != nil && !(c.beside && isPoison(e.Job)) {
+		switch lives := c.live[p.Process]; {
+		case j.ok && lives:
 			bad(NoReason)
-		case j.open && (p.Lease == 0 || e.Mono < p.Since+int64(p.Lease)):
+		case j.open && p.Lease == 0 && lives:
+			bad(NoReason)
+		case j.open && p.Lease > 0 && (lives || c.beside) && j.leased(e):
 			bad(NoReason)
 		}
 	}

@@ -16,6 +16,7 @@ type script struct {
 	now    int64
 	mono   int64
 	proc   int
+	last   int // the highest process
 }
 
 const ms = int64(time.Millisecond)
@@ -35,9 +36,29 @@ func (s *script) put(e Event) {
 
 func (s *script) wait(d time.Duration) { s.now += int64(d); s.mono += int64(d) }
 
+// beside is a new process beside those that are there.
+func (s *script) beside() {
+	s.last++
+	s.proc = s.last
+	s.put(Event{Kind: Start, Beside: true})
+}
+
+// in has what follows done by a process.
+func (s *script) in(process int) { s.proc = process }
+
+func (s *script) killed(process int) {
+	s.events = append(s.events, Event{Kind: Killed, Process: process})
+}
+
+// pull is a delivery to a puller, whose lease was asked for a millisecond before.
+func (s *script) pull(job string, attempt int, lease time.Duration) {
+	s.put(Event{Kind: Begin, Job: job, Attempt: attempt, Lease: lease, Since: s.mono})
+}
+
 // start is a new process: the one before was killed.
 func (s *script) start() {
-	s.proc++
+	s.last++
+	s.proc = s.last
 	s.mono = 0
 	s.put(Event{Kind: Start})
 }
@@ -86,8 +107,72 @@ func (s *script) dead(job string, attempts int) {
 
 const second = time.Second
 
+// two starts two processes beside each other. What follows is done by the first one.
+func two(s *script) (one, other int) {
+	s.beside()
+	s.beside()
+	s.in(s.last - 1)
+	return s.last - 1, s.last
+}
+
 // histories that are well.
 var good = map[string]func(s *script){
+	"one process adds, another works": func(s *script) {
+		_, other := two(s)
+		s.add("a", 0, 0)
+		s.in(other)
+		s.work("a", 1)
+	},
+	"a process beside another was killed in a handler": func(s *script) {
+		one, other := two(s)
+		s.add("a", 0, 0)
+		s.begin("a", 1)
+		s.killed(one)
+		s.in(other)
+		s.work("a", 2)
+	},
+	"a process beside another was killed, and the lease has ended": func(s *script) {
+		one, other := two(s)
+		s.add("a", 0, 0)
+		s.pull("a", 1, second)
+		s.killed(one)
+		s.in(other)
+		s.wait(second)
+		s.pull("a", 2, second)
+		s.ack("a", 2, OK)
+	},
+	"killed beside another before a failure was stored": func(s *script) {
+		one, other := two(s)
+		s.add("a", 0, 0)
+		s.begin("a", 1)
+		s.returns("a", 1, Retry, second)
+		s.killed(one)
+		s.in(other)
+		s.work("a", 2)
+	},
+	"a lease beside another has ended while its process lived": func(s *script) {
+		one, other := two(s)
+		s.add("a", 0, 0)
+		s.pull("a", 1, second)
+		s.in(other)
+		s.wait(second)
+		s.pull("a", 2, second)
+		s.in(one)
+		s.ack("a", 1, Lost)
+		s.in(other)
+		s.ack("a", 2, OK)
+	},
+	"poison whose killed process is not yet known to be dead": func(s *script) {
+		one, other := two(s)
+		s.add("a-poison", 0, 2)
+		s.begin("a-poison", 1)
+		s.in(other)
+		s.begin("a-poison", 2)
+		s.killed(one)
+		s.killed(other)
+		s.beside()
+		s.dead("a-poison", 2)
+	},
 	"nothing": func(s *script) {},
 	"worked on": func(s *script) {
 		s.add("a", 0, 0)
@@ -277,6 +362,44 @@ var bad = map[string]struct {
 		s.proc--
 		s.put(Event{Kind: Add, Job: "a"})
 		s.proc++
+	}},
+	"delivered beside a process that works on it": {NoReason, func(s *script) {
+		_, other := two(s)
+		s.add("a", 0, 0)
+		s.begin("a", 1)
+		s.in(other)
+		s.work("a", 2)
+	}},
+	"delivered beside a process that is done with it": {NoReason, func(s *script) {
+		_, other := two(s)
+		s.add("a", 0, 0)
+		s.work("a", 1)
+		s.in(other)
+		s.work("a", 2)
+	}},
+	"a killed process's lease was not waited for": {NoReason, func(s *script) {
+		one, other := two(s)
+		s.add("a", 0, 0)
+		s.pull("a", 1, second)
+		s.killed(one)
+		s.in(other)
+		s.wait(second / 2)
+		s.pull("a", 2, second)
+		s.ack("a", 2, OK)
+	}},
+	"early, beside a process whose failure was stored": {Early, func(s *script) {
+		_, other := two(s)
+		s.add("a", 0, 0)
+		s.begin("a", 1)
+		s.returns("a", 1, Retry, second)
+		s.in(other)
+		s.work("a", 2)
+	}},
+	"by a process that was killed beside others": {NotAHistory, func(s *script) {
+		one, other := two(s)
+		s.killed(one)
+		s.add("a", 0, 0)
+		s.in(other)
 	}},
 	"lost": {LostJob, func(s *script) { s.add("a", 0, 0) }},
 	"lost by a kill": {LostJob, func(s *script) {
@@ -552,7 +675,7 @@ func TestFaultsAreFoundAmongOtherJobs(t *testing.T) {
 					f(s)
 					for i := range s.events[from:] {
 						if e := &s.events[from+i]; e.Job != "" {
-							e.Job += " of " + other
+							e.Job = other + ": " + e.Job
 						}
 					}
 				}
@@ -594,7 +717,7 @@ func TestALogSurvivesACut(t *testing.T) {
 
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	require.NoError(t, err)
-	_, err = f.WriteString("damage\n{}\n")
+	_, err = f.WriteString("damage\nand more, as no process is killed twice\n{}\n")
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	_, err = ReadLog(path)

@@ -21,6 +21,7 @@ type Kind string
 // The kinds of Events.
 const (
 	Start       Kind = "start"       // a process has opened the store
+	Killed      Kind = "killed"      // a process has ended, written by the one that started it
 	Add         Kind = "add"         // asked for
 	Added       Kind = "added"       // told
 	Begin       Kind = "begin"       // a delivery: a handler begins, or a puller has the job
@@ -64,6 +65,7 @@ type Event struct {
 	Since   int64         `json:",omitempty"` // Begin of a puller: Mono before the lease
 	Err     string        `json:",omitempty"`
 	State   string        `json:",omitempty"` // Found: "dead", or that of a live job
+	Beside  bool          `json:",omitempty"` // Start: processes before it go on until Killed
 }
 
 // A Log is a file that has what was written to it although the process is killed: each Event is in
@@ -100,7 +102,8 @@ func (l *Log) Write(e Event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, err := l.file.Write(append(line, '\n')); err != nil {
+	// The line before may be that of another process, cut by a kill.
+	if _, err := fmt.Fprintf(l.file, "\n%s\n", line); err != nil {
 		panic(err)
 	}
 }
@@ -112,23 +115,24 @@ func ReadLog(path string) (events []Event, err error) {
 		return nil, err
 	}
 	defer f.Close()
-	cut := 0
+	cut, processes := 0, map[int]bool{}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		if len(lines.Bytes()) == 0 {
-			cut = 0
-			continue
-		}
-		if cut > 0 {
-			return nil, fmt.Errorf("%s: a line within what a process wrote cannot be read", path)
-		}
 		var e Event
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
+		switch {
+		case len(lines.Bytes()) == 0:
+		case json.Unmarshal(lines.Bytes(), &e) != nil:
 			cut++
-			continue
+		default:
+			if e.Kind == Start {
+				processes[e.Process] = true
+			}
+			events = append(events, e)
 		}
-		events = append(events, e)
+	}
+	if cut > len(processes) {
+		return nil, fmt.Errorf("%s: %d lines cannot be read, of %d processes", path, cut, len(processes))
 	}
 	return events, lines.Err()
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,15 +28,43 @@ import (
 //
 // A machine so slow that its processes get nothing done has more rounds.
 func Kill(t *testing.T, open func(path string) (*jobqueue.Client, error), rounds int) {
+	Run(t, Config{Open: open, Rounds: rounds})
+}
+
+// A Config says what Run does.
+type Config struct {
+	Open   func(path string) (*jobqueue.Client, error)
+	Rounds int
+
+	// Beside is how many processes work with the store at the same time, or 0 for a store that one
+	// process has to itself and that ends leases when it is opened.
+	Beside int
+	Env    []string // of the processes, beside that of the test
+
+	// Trouble is called in each round, while the processes work.
+	Trouble func(round int)
+}
+
+// Child reports whether this is a process that Run has started. Then a test calls Run at once.
+func Child() bool { return os.Getenv(envDir) != "" }
+
+// Run does what Kill does, as the Config says.
+func Run(t *testing.T, config Config) {
 	if dir := os.Getenv(envDir); dir != "" {
-		child(open, dir)
+		child(config.Open, dir)
 	}
-	k := killer{T: t, dir: t.TempDir(), seed: uint64(time.Now().UnixNano())}
+	k := killer{T: t, config: config, dir: t.TempDir(), seed: uint64(time.Now().UnixNano())}
 	k.random = rand.New(rand.NewPCG(k.seed, 0))
 	t.Logf("seed %d", k.seed)
-	for n := 0; n < rounds || n < 10*rounds && !k.sum().rich(); n++ {
-		k.round()
+	var err error
+	k.log, err = OpenLog(filepath.Join(k.dir, logName), 0)
+	require.NoError(t, err)
+	defer k.log.file.Close()
+	defer k.killAll()
+	for n := 0; n < config.Rounds || n < 10*config.Rounds && !k.sum().rich(); n++ {
+		k.round(n)
 	}
+	k.killAll()
 	for most := 3 * k.process; !k.drain(); {
 		if most--; most == 0 {
 			t.Error("a poison job kills processes without an end")
@@ -74,24 +103,54 @@ func (s Summary) rich() bool {
 // A killer runs processes.
 type killer struct {
 	*testing.T
+	config  Config
 	dir     string
+	log     *Log
 	seed    uint64
 	random  *rand.Rand
 	process int
+	running []*process
 }
 
-// round runs a process until it is killed: now and then while it opens the store, mostly when it
-// has worked for a while.
-func (k *killer) round() {
+// round starts as many processes as are to run and kills one: now and then while it opens the
+// store, mostly when it has worked for a while.
+func (k *killer) round(n int) {
+	for i := 0; i < len(k.running); {
+		select {
+		case err := <-k.running[i].ended: // it has killed itself
+			k.running[i].ended <- err
+			k.ended(k.running[i])
+			k.running = slices.Delete(k.running, i, i+1)
+		default:
+			i++
+		}
+	}
+	for len(k.running) < max(k.config.Beside, 1) {
+		k.running = append(k.running, k.start(false))
+	}
+	victim := k.random.IntN(len(k.running))
+	p := k.running[victim]
 	opened := k.random.IntN(4) > 0
 	wait := time.Duration(k.random.IntN(400)) * time.Millisecond
-	p := k.start(false)
 	if opened {
 		<-p.opened
 	}
 	time.Sleep(wait)
+	if k.config.Trouble != nil {
+		k.config.Trouble(n)
+	}
+	k.running = slices.Delete(k.running, victim, victim+1)
 	_ = p.cmd.Process.Kill() // unless it killed itself
 	k.ended(p)
+}
+
+// killAll kills all processes.
+func (k *killer) killAll() {
+	for _, p := range k.running {
+		_ = p.cmd.Process.Kill()
+		k.ended(p)
+	}
+	k.running = nil
 }
 
 // drain runs a process until nothing is left to deliver, or returns false if it was killed by a
@@ -113,32 +172,39 @@ func (k *killer) drain() bool {
 func (k *killer) start(drain bool) *process {
 	k.process++
 	cmd := exec.Command(os.Args[0], "-test.run=^"+k.Name()+"$")
-	cmd.Env = append(os.Environ(),
+	cmd.Env = append(append(os.Environ(), k.config.Env...),
 		envDir+"="+k.dir,
 		envProcess+"="+strconv.Itoa(k.process),
 		envSeed+"="+strconv.FormatUint(k.seed+uint64(k.process), 10),
 		envDrain+"="+strconv.FormatBool(drain),
+		envBeside+"="+strconv.FormatBool(k.config.Beside > 0),
 	)
-	p := &process{cmd: cmd, opened: make(chan struct{}), ended: make(chan error, 1)}
+	p := &process{number: k.process, cmd: cmd, opened: make(chan struct{}), ended: make(chan error, 1)}
 	cmd.Stdout, cmd.Stderr = p, p
 	require.NoError(k, cmd.Start())
 	go func() {
 		err := cmd.Wait()
+		if k.config.Beside > 0 {
+			killed := k.log.Now(Killed, "")
+			killed.Process = p.number
+			k.log.Write(killed)
+		}
 		p.open()
 		p.ended <- err
 	}()
 	return p
 }
 
-// ended waits for a process and returns whether it ended by itself and well.
+// ended waits for a process, which may have been waited for before, and returns whether it ended by itself and well.
 func (k *killer) ended(p *process) bool {
 	err := <-p.ended
+	p.ended <- err // for another call
 	if text := strings.TrimSpace(strings.Replace(p.text.String(), opened, "", 1)); text != "" {
-		k.Logf("process %d: %s", k.process, text)
+		k.Logf("process %d: %s", p.number, text)
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
-		k.Fatalf("process %d failed: %v", k.process, err)
+		k.Fatalf("process %d failed: %v", p.number, err)
 	}
 	return err == nil
 }
@@ -155,6 +221,7 @@ func (k *killer) sum() Summary { return Summarize(k.read()) }
 
 // A process is one that was started.
 type process struct {
+	number int
 	cmd    *exec.Cmd
 	text   strings.Builder // what it writes; package exec makes one Write at a time
 	once   sync.Once
@@ -179,13 +246,21 @@ const (
 	envProcess = "JOBQUEUE_HISTORY_PROCESS"
 	envSeed    = "JOBQUEUE_HISTORY_SEED"
 	envDrain   = "JOBQUEUE_HISTORY_DRAIN"
+	envBeside  = "JOBQUEUE_HISTORY_BESIDE"
 	logName    = "history.log"
 
 	handled = "history/handled" // worked on by a handler
 	pulled  = "history/pulled"  // by pullers
 	slow    = "history/slow"    // by a puller that lets leases run out
-	lease   = 30 * time.Second  // so long that it does not run out on a machine under load
+	poison  = "history/poison"  // by a handler with a short lease, as none of it comes to an end
+
+	// So long that a lease does not run out on a machine under load. Beside others, the leases of
+	// a killed process have to be waited for.
+	lease       = 30 * time.Second
+	besideLease = 10 * time.Second
 )
+
+var queues = []string{handled, pulled, slow, poison}
 
 // What a job does is the first word of its body.
 const (
@@ -204,6 +279,8 @@ type worker struct {
 	number int
 	seed   uint64
 	drain  bool
+	beside bool
+	lease  time.Duration
 	before []string // jobs of processes before this one that may be there
 }
 
@@ -215,7 +292,7 @@ func child(open func(path string) (*jobqueue.Client, error), dir string) {
 			os.Exit(1)
 		}
 	}
-	w := &worker{drain: os.Getenv(envDrain) == "true"}
+	w := &worker{drain: os.Getenv(envDrain) == "true", beside: os.Getenv(envBeside) == "true"}
 	var err error
 	w.number, err = strconv.Atoi(os.Getenv(envProcess))
 	fail(err)
@@ -225,12 +302,17 @@ func child(open func(path string) (*jobqueue.Client, error), dir string) {
 	if !errors.Is(err, os.ErrNotExist) {
 		fail(err)
 	}
-	w.before = recent(events)
+	if w.lease = besideLease; !w.beside {
+		w.lease = lease
+		w.before = recent(events)
+	}
 	w.client, err = open(filepath.Join(dir, "jobs.db"))
 	fail(err)
 	w.log, err = OpenLog(filepath.Join(dir, logName), w.number)
 	fail(err)
-	w.log.Write(w.log.Now(Start, ""))
+	start := w.log.Now(Start, "")
+	start.Beside = w.beside
+	w.log.Write(start)
 	fmt.Print(opened)
 	fail(w.run())
 	os.Exit(0)
@@ -255,7 +337,8 @@ func (w *worker) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	w.client.Handle(handled, w.handle,
-		jobqueue.Workers(4), jobqueue.Attempts(0), jobqueue.Lease(lease))
+		jobqueue.Workers(4), jobqueue.Attempts(0), jobqueue.Lease(w.lease))
+	w.client.Handle(poison, w.handle, jobqueue.Workers(1), jobqueue.Lease(time.Second))
 	var group sync.WaitGroup
 	group.Go(func() {
 		if err := w.client.Run(ctx); err != nil {
@@ -285,7 +368,7 @@ func (w *worker) run() error {
 	}
 	cancel()
 	group.Wait()
-	for _, queue := range []string{handled, pulled, slow} {
+	for _, queue := range queues {
 		for state := jobqueue.Delayed; state <= jobqueue.Dead; state++ {
 			for job, err := range w.client.Jobs(context.Background(), queue, state) {
 				if err != nil {
@@ -306,7 +389,7 @@ func (w *worker) run() error {
 
 // left counts the live jobs.
 func (w *worker) left(ctx context.Context) (n int, err error) {
-	for _, queue := range []string{handled, pulled, slow} {
+	for _, queue := range queues {
 		for state := jobqueue.Delayed; state <= jobqueue.Leased; state++ {
 			jobs, _, err := w.client.List(ctx, queue, state, "", 1)
 			if err != nil {
@@ -329,9 +412,12 @@ func (w *worker) drive(ctx context.Context, i int) {
 		}
 	}
 	if i == 0 && r.IntN(4) == 0 {
-		w.add(ctx, r, fmt.Sprintf("%s-%d-%s", handled, w.number, doPoison), doPoison, 3)
+		w.add(ctx, r, fmt.Sprintf("%s-%d-%s", poison, w.number, doPoison), doPoison, 3)
 	}
 	for n := 0; ; n++ {
+		if w.beside { // or one process cannot deliver what several have added
+			time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+		}
 		switch r.IntN(4) {
 		case 0, 1:
 			queue := []string{handled, handled, handled, pulled, pulled, slow}[r.IntN(6)]
@@ -491,7 +577,8 @@ func (w *worker) handle(_ context.Context, job *jobqueue.Job) error {
 // pull works on jobs that it reserves. An acknowledgement that it is told of must hold.
 func (w *worker) pull(ctx context.Context, i int) {
 	for {
-		got, err := w.client.Reserve(ctx, pulled, 1+i*3, lease)
+		since := int64(time.Since(w.log.start))
+		got, err := w.client.Reserve(ctx, pulled, 1+i*3, w.lease)
 		if ctx.Err() != nil {
 			return
 		}
@@ -500,7 +587,11 @@ func (w *worker) pull(ctx context.Context, i int) {
 			os.Exit(1)
 		}
 		for _, d := range got {
-			w.log.Write(w.begin(&d.Job))
+			e := w.begin(&d.Job)
+			if w.beside {
+				e.Lease, e.Since = w.lease, since
+			}
+			w.log.Write(e)
 			if err := w.attempt(&d.Job); err != nil {
 				_ = d.Nack(ctx, err) // its lease may be lost by a Cancel
 				continue
@@ -541,7 +632,7 @@ func (w *worker) pullSlowly(ctx context.Context) {
 	for ctx.Err() == nil {
 		old := reserve(short)
 		time.Sleep(short + time.Millisecond)
-		again := reserve(lease)
+		again := reserve(w.lease)
 		for _, d := range old {
 			for _, other := range again {
 				if d.ID == other.ID {
