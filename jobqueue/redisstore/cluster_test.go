@@ -1,0 +1,178 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/go-timingwheel/timingwheel/internal/servers"
+	"github.com/go-timingwheel/timingwheel/jobqueue/redisstore"
+	"github.com/go-timingwheel/timingwheel/jobqueue/store"
+	"github.com/go-timingwheel/timingwheel/jobqueue/store/storetest"
+)
+
+// A cluster is three masters, each with a replica.
+type cluster struct {
+	nodes []*servers.Redis
+	addrs []string
+}
+
+// startCluster starts six nodes and joins them.
+func startCluster(t testing.TB) *cluster {
+	t.Helper()
+	program := needServer(t)
+	c := &cluster{}
+	for range 6 {
+		r, err := servers.StartRedis(program, t.TempDir(), "--cluster-enabled", "yes",
+			"--cluster-port", "$bus", "--cluster-node-timeout", "3000")
+		require.NoError(t, err)
+		t.Cleanup(r.Close)
+		c.nodes = append(c.nodes, r)
+		c.addrs = append(c.addrs, r.Addr)
+	}
+	args := append([]string{"create"}, c.addrs...)
+	c.manage(t, append(args, "--cluster-replicas", "1", "--cluster-yes")...)
+	client := c.client(t)
+	require.Eventually(t, func() bool {
+		for _, addr := range c.addrs {
+			info, err := redisAt(t, addr).ClusterInfo(t.Context()).Result()
+			if err != nil || !strings.Contains(info, "cluster_state:ok") {
+				return false
+			}
+		}
+		return client.Ping(t.Context()).Err() == nil
+	}, time.Minute, 50*time.Millisecond)
+	return c
+}
+
+// manage runs redis-cli --cluster.
+func (c *cluster) manage(t testing.TB, args ...string) {
+	t.Helper()
+	program, ok := servers.Find("redis-cli")
+	if !ok {
+		servers.Missing(t, servers.NoRedis)
+	}
+	out, err := exec.Command(program, append([]string{"--cluster"}, args...)...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+func (c *cluster) client(t testing.TB) *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.addrs})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func redisAt(t testing.TB, addr string) *redis.Client {
+	return clientOf(t, &redis.Options{Addr: addr})
+}
+
+func TestCluster(t *testing.T) {
+	c := startCluster(t)
+	client := c.client(t)
+	t.Run("Store", func(t *testing.T) {
+		storetest.Run(t, storetest.Config{
+			IDsByQueue: true,
+			Open: func(dir string, clock *storetest.Clock) (store.Store, error) {
+				return redisstore.New(client, redisstore.WithClock(clock.Now),
+					redisstore.WithPrefix(prefixOf(dir)), redisstore.WithShards(1)), nil
+			},
+		})
+	})
+	t.Run("Reshard", func(t *testing.T) { reshard(t, c) })
+}
+
+// reshard moves slots that are busy from node to node.
+func reshard(t *testing.T, c *cluster) {
+	client := c.client(t)
+	slots, err := client.ClusterSlots(t.Context()).Result()
+	require.NoError(t, err)
+	// redis-cli moves the first slots of a node. These queues have shards in them.
+	const some = 60
+	busy := func(name string) (n int) {
+		for shard := range 8 {
+			slot := keySlot(t, client, name, shard)
+			for _, s := range slots {
+				if int(slot) >= s.Start && int(slot) < s.Start+some {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	var queues []string
+	shards := 0
+	for i := 0; len(queues) < 4; i++ {
+		name := fmt.Sprint("queue", i)
+		if n := busy(name); n > 0 {
+			queues = append(queues, name)
+			shards += n
+		}
+	}
+	l := startLoad(t, func() redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.addrs})
+	}, queues...)
+	l.progress(200)
+	moved := time.Now()
+	for i, from := range slots {
+		to := slots[(i+1)%len(slots)]
+		c.manage(t, "reshard", c.addrs[0], "--cluster-from", from.Nodes[0].ID,
+			"--cluster-to", to.Nodes[0].ID, "--cluster-slots", fmt.Sprint(some), "--cluster-yes")
+	}
+	t.Logf("moved %d busy shards of %d slots in %v", shards, 3*some, time.Since(moved))
+	l.progress(200)
+	for shard := range 3 {
+		c.creep(t, l, int(keySlot(t, client, queues[0], shard)))
+	}
+	l.progress(200)
+	l.settle(nil)
+	delivered, added := l.twice()
+	require.Zero(t, added, "of %d jobs were added twice", len(l.sofar()))
+	require.Zero(t, delivered, "of %d jobs were delivered twice", len(l.sofar()))
+	t.Logf("%d jobs, the latest by %v", len(l.sofar()), l.lateness())
+}
+
+func keySlot(t testing.TB, c redis.UniversalClient, queue string, shard int) int64 {
+	slot, err := c.ClusterKeySlot(t.Context(), fmt.Sprintf("{jobqueue:%s:%d}t", queue, shard)).Result()
+	require.NoError(t, err)
+	return slot
+}
+
+// creep moves a slot key by key, and has jobs added while each of two nodes has a part of it.
+func (c *cluster) creep(t testing.TB, l *load, slot int) {
+	t.Helper()
+	slots, err := c.client(t).ClusterSlots(t.Context()).Result()
+	require.NoError(t, err)
+	var from, to redis.ClusterNode
+	for _, s := range slots {
+		if slot >= s.Start && slot <= s.End {
+			from = s.Nodes[0]
+		} else {
+			to = s.Nodes[0]
+		}
+	}
+	source, target := redisAt(t, from.Addr), redisAt(t, to.Addr)
+	set := func(c *redis.Client, args ...any) {
+		t.Helper()
+		require.NoError(t, c.Do(t.Context(), append([]any{"cluster", "setslot", slot}, args...)...).Err())
+	}
+	set(target, "importing", from.ID)
+	set(source, "migrating", to.ID)
+	host, port, err := net.SplitHostPort(to.Addr)
+	require.NoError(t, err)
+	keys, err := source.ClusterGetKeysInSlot(t.Context(), slot, 100).Result()
+	require.NoError(t, err)
+	require.NotEmpty(t, keys)
+	l.progress(20)
+	for _, key := range keys {
+		require.NoError(t, source.Migrate(t.Context(), host, port, key, 0, 10*time.Second).Err())
+		time.Sleep(20 * time.Millisecond) // calls that need the slot wait meanwhile
+	}
+	set(target, "node", to.ID)
+	set(source, "node", to.ID)
+}
