@@ -122,7 +122,7 @@ func TestWhatAnAnswerMeans(t *testing.T) {
 			at:      []time.Duration{0, 5 * h}},
 		"503 until a date in the past": {
 			answers: []answer{{code: 503, retry: "Fri, 31 Dec 1999 05:00:00 GMT"}, {code: 200}},
-			at:      []time.Duration{0, 0}},
+			at:      []time.Duration{0, time.Millisecond}},
 		"429 for ever": {answers: []answer{{code: 429, retry: "3600"}},
 			at:   []time.Duration{0, h, 2 * h},
 			dead: "webhook: the receiver answered 429 Too Many Requests: retry in 1h0m0s"},
