@@ -54,12 +54,24 @@ func startCluster(t testing.TB) *cluster {
 // manage runs redis-cli --cluster.
 func (c *cluster) manage(t testing.TB, args ...string) {
 	t.Helper()
-	program, ok := servers.Find("redis-cli")
-	if !ok {
+	if _, ok := servers.Find("redis-cli"); !ok {
 		servers.Missing(t, servers.NoRedis)
 	}
-	out, err := exec.Command(program, append([]string{"--cluster"}, args...)...).CombinedOutput()
+	out, err := command(args...)
 	require.NoError(t, err, "%s", out)
+}
+
+func command(args ...string) ([]byte, error) {
+	return exec.Command("redis-cli", append([]string{"--cluster"}, args...)...).CombinedOutput()
+}
+
+// agree waits until all nodes know of what was moved, before which redis-cli refuses to go on.
+func (c *cluster) agree(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := command("check", c.addrs[0])
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
 }
 
 func (c *cluster) client(t testing.TB) *redis.ClusterClient {
@@ -119,14 +131,16 @@ func reshard(t *testing.T, c *cluster) {
 	}, queues...)
 	l.progress(200)
 	moved := time.Now()
-	for i, from := range slots {
-		to := slots[(i+1)%len(slots)]
+	for i := len(slots) - 1; i >= 0; i-- { // so that each has its first slots still
+		from, to := slots[i], slots[(i+1)%len(slots)]
+		c.agree(t)
 		c.manage(t, "reshard", c.addrs[0], "--cluster-from", from.Nodes[0].ID,
 			"--cluster-to", to.Nodes[0].ID, "--cluster-slots", fmt.Sprint(some), "--cluster-yes")
 	}
 	t.Logf("moved %d busy shards of %d slots in %v", shards, 3*some, time.Since(moved))
 	l.progress(200)
 	for shard := range 3 {
+		c.agree(t)
 		c.creep(t, l, int(keySlot(t, client, queues[0], shard)))
 	}
 	l.progress(200)

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"io"
 	"log/slog"
 	"os"
 	"testing"
@@ -21,7 +20,7 @@ const addrVariable = "REDISSTORE_HISTORY_ADDR"
 func openHistory(string) (*jobqueue.Client, error) {
 	client := redis.NewClient(&redis.Options{Addr: os.Getenv(addrVariable)})
 	s := redisstore.New(client, redisstore.WithPatience(time.Minute))
-	return jobqueue.New(s, jobqueue.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))), nil
+	return jobqueue.New(s, jobqueue.WithLogger(slog.New(slog.DiscardHandler))), nil
 }
 
 // TestKillProcesses kills processes that add and work at the same time.

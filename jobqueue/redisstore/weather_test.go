@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"sync"
 	"testing"
@@ -39,7 +40,8 @@ func startLoad(t testing.TB, connect func() redis.UniversalClient, queues ...str
 	}
 	for process := range 2 {
 		client := connect()
-		c := jobqueue.New(redisstore.New(client, redisstore.WithPatience(time.Minute)))
+		c := jobqueue.New(redisstore.New(client, redisstore.WithPatience(time.Minute)),
+			jobqueue.WithLogger(slog.New(slog.DiscardHandler)))
 		l.clients = append(l.clients, c)
 		for _, queue := range queues {
 			c.Handle(queue, l.work, jobqueue.Workers(8), jobqueue.Attempts(0))

@@ -195,7 +195,8 @@ func (k *killer) start(drain bool) *process {
 	return p
 }
 
-// ended waits for a process, which may have been waited for before, and returns whether it ended by itself and well.
+// ended waits for a process, which may have been done before, and returns whether it ended by itself
+// and well.
 func (k *killer) ended(p *process) bool {
 	err := <-p.ended
 	p.ended <- err // for another call
@@ -298,13 +299,12 @@ func child(open func(path string) (*jobqueue.Client, error), dir string) {
 	fail(err)
 	w.seed, err = strconv.ParseUint(os.Getenv(envSeed), 10, 64)
 	fail(err)
-	events, err := ReadLog(filepath.Join(dir, logName))
-	if !errors.Is(err, os.ErrNotExist) {
-		fail(err)
-	}
 	if w.lease = besideLease; !w.beside {
-		w.lease = lease
-		w.before = recent(events)
+		events, err := ReadLog(filepath.Join(dir, logName))
+		if !errors.Is(err, os.ErrNotExist) {
+			fail(err)
+		}
+		w.lease, w.before = lease, recent(events)
 	}
 	w.client, err = open(filepath.Join(dir, "jobs.db"))
 	fail(err)
