@@ -469,8 +469,8 @@ func (s *Store) apply(c *call, reply []any) (rest bool, err error) {
 		}
 	}
 	woken := reply[4].([]any)
-	for i := 0; i < len(woken); i += 2 {
-		due := woken[i+1].(int64)
+	for i := 0; i < len(woken); i += 3 {
+		due := woken[i+1].(int64) + s.behind(woken[i+2].(string)).Milliseconds()
 		s.announced(c.queues[woken[i].(int64)-1], c.tag.shard, due, now.until(due))
 	}
 	c.slots = c.slots[done:]
@@ -489,7 +489,10 @@ func (s *Store) applyClaim(shard int, sl *slot, now moment, a []any) {
 	op := sl.op.(*store.Claim)
 	next, end := a[2].(int64), millis(a[3].(int64))
 	op.Buried += int(a[4].(int64))
-	for i := 6; i+1 < len(a); i += 2 {
+	if a[6].(int64) == 0 && next > now.ms { // another process waits for it
+		next += later().Milliseconds()
+	}
+	for i := 7; i+1 < len(a); i += 2 {
 		text := a[i].(string)
 		j, ok := decodeJob(op.Queue, parseID(text[:8]), a[i+1].(string), text[8:])
 		if !ok {

@@ -21,9 +21,13 @@ for i = 1, ARGV[4] do
   at = at + 1
   queues[i] = open(i, name)
   byName[name] = queues[i]
-  for _, letter in ipairs({'v', 'b', 'p', 'l'}) do names[#names + 1] = letter .. name end
+  for _, letter in ipairs({'v', 'b', 'p', 'l', 'a'}) do names[#names + 1] = letter .. name end
 end
 local kept = call('HMGET', tagKey, spread(names))
+local session = sub(lane, 2, 17) -- of the process
+
+-- How late a process may be to what it waits for, before another takes its place.
+local grace = 25
 
 local function limits(packed)
   if not packed then return end
@@ -39,9 +43,10 @@ local space = {jobs = tonumber(kept[3] or 0), bytes = tonumber(kept[4] or 0),
 local changed = false -- whether the call has written anything
 
 for i, q in ipairs(queues) do
-  local p = 2 + 4 * i + 1
+  local p = 5 * i + 2
   q.index, q.made, q.had = i, kept[p], tonumber(kept[p + 1] or 0)
-  q.paused, q.limits = kept[p + 2] and true, limits(kept[p + 3])
+  q.paused, q.limits, q.armed = kept[p + 2] and true, limits(kept[p + 3]), kept[p + 4]
+  if q.armed == '' then q.armed = false end
   q.queues = {q}
   if q.limits and q.made then
     q.held = call('ZCARD', q.z) + call('ZCARD', q.l) - 2
@@ -75,8 +80,9 @@ if last == number then
           jobs[#jobs + 1] = rec
         end
       end
-      for p = #a, 7, -1 do a[p] = nil end
-      for p, v in ipairs(jobs) do a[6 + p] = v end
+      for p = #a, 8, -1 do a[p] = nil end
+      a[7] = 1
+      for p, v in ipairs(jobs) do a[7 + p] = v end
     end
   end
   return was
@@ -328,9 +334,21 @@ local function take(q, c, from, most)
   end
 end
 
+-- arm decides whether the process that claims is the one that waits for the next job to the
+-- millisecond. That is the last one which had room for more jobs than it found, unless it did not
+-- come when it should have. The others come a little later, and find the job taken.
+local function arm(q, full, at)
+  local who, due = session, -1
+  if q.armed then who, due = sub(q.armed, 1, 16), read('>I6', q.armed, 17) end
+  if who ~= session and due + grace >= now then return 0 end
+  q.armed = not full and session .. pack('>I6', at >= 0 and at or 2 ^ 48 - 1)
+  q.rearmed = true
+  return 1
+end
+
 local function claim(q, i, meta)
   local most, fresh, free, ms, ns, attempts, base = read('>I4I4I4I6I4I4c6', meta)
-  local answer = {i, 'c', -1, 0, 0, base}
+  local answer = {i, 'c', -1, 0, 0, base, 1}
   answers[#answers + 1], answer.queue = answer, q.name
   if not q.made then return end
   flush(q)
@@ -343,6 +361,7 @@ local function claim(q, i, meta)
     take(q, c, '-inf', most)
   end
   answer[3], answer[4], answer[5] = nextOf(q), c.ends, c.buried
+  if most > 0 then answer[7] = arm(q, c.taken >= most, answer[3]) end
 end
 
 -- acks ends the leases of jobs whose work is done, each 8 bytes of id and 8 of token.
@@ -627,10 +646,12 @@ for i, q in ipairs(queues) do
   flush(q)
   jobs, bytes = jobs + q.jobs, bytes + q.bytes
   if q.low then
+    local armed = q.armed and sub(q.armed, 1, 16) or ''
     woken[#woken + 1] = i
     woken[#woken + 1] = q.low
-    call('PUBLISH', sub(q.z, 1, -2) .. 'w',
-      sub(lane, 2, 17) .. string.format('%.0f', math.max((q.low - now) * 1e6 - rem, 0)))
+    woken[#woken + 1] = armed
+    call('PUBLISH', sub(q.z, 1, -2) .. 'w', session .. ' ' .. armed .. ' ' ..
+      string.format('%.0f', math.max((q.low - now) * 1e6 - rem, 0)))
   end
 end
 
@@ -640,7 +661,7 @@ for p, a in ipairs(answers) do
   short[p] = a
   if a[2] == 'c' then
     short[p] = {a[1], a[2], a[3], a[4], a[5], a[6], a.queue}
-    for o = 7, #a, 2 do short[p][#short[p] + 1] = sub(a[o], 1, 8) end
+    for o = 8, #a, 2 do short[p][#short[p] + 1] = sub(a[o], 1, 8) end
   end
 end
 
@@ -652,6 +673,9 @@ if not kept[1] then fields[#fields + 1], fields[#fields + 2] = 'v', 1 end
 for _, q in ipairs(queues) do
   if q.bytes ~= 0 then
     fields[#fields + 1], fields[#fields + 2] = 'b' .. q.name, q.had + q.bytes
+  end
+  if q.rearmed then
+    fields[#fields + 1], fields[#fields + 2] = 'a' .. q.name, q.armed or ''
   end
 end
 call('HSET', tagKey, spread(fields))

@@ -51,8 +51,9 @@ import (
 //
 // Every key but the channel has a member or field that stays, which is empty or "v". The fields
 // of t are "v"; "q", the last sequence; "J" and "B", live jobs and their bytes; "L", the limits of
-// the namespace; for each queue "v", "b", "p" and "l" with its name: that its keys exist, bytes,
-// paused, limits; and "c" with the name of a lane, which do.lua explains.
+// the namespace; for each queue "v", "b", "p", "l" and "a" with its name: that its keys exist,
+// bytes, paused, limits, and which process is armed; and "c" with the name of a lane. do.lua explains
+// the last two.
 
 const (
 	layoutVersion = 1

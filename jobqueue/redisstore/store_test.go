@@ -324,6 +324,44 @@ func TestWatchHearsOtherProcesses(t *testing.T) {
 	require.Len(t, claim(t, waiting, 9), 1)
 }
 
+// TestOneProcessIsArmed has several processes wait for one queue: one comes to the millisecond, the
+// others a little later, and any of them takes its place if it does not come.
+func TestOneProcessIsArmed(t *testing.T) {
+	server := startServer(t)
+	first, second := open(t, server.client(t)), open(t, server.client(t))
+	due := 300 * time.Millisecond
+	add(t, first, text("x"), due)
+	next := func(s *redisstore.Store, most int) time.Duration {
+		op := &store.Claim{Queue: q, Max: most, Lease: time.Hour}
+		do(t, s, op)
+		require.Empty(t, op.Jobs)
+		return op.Next
+	}
+	began := time.Now()
+	require.LessOrEqual(t, next(first, 1), due+time.Millisecond)
+	require.Greater(t, next(second, 1), due+50*time.Millisecond-time.Since(began))
+	require.LessOrEqual(t, next(first, 1), due+time.Millisecond)
+	l := listen(second)
+	require.Zero(t, l.await(t), "look, now that it is subscribed to")
+	add(t, first, text("y"), due/2)
+	in := l.await(t)
+	require.Greater(t, in, due/2+40*time.Millisecond)
+	require.LessOrEqual(t, in, due/2+101*time.Millisecond)
+	time.Sleep(due + 50*time.Millisecond)
+
+	// The first process does not come.
+	require.Len(t, claim(t, second, 3), 2)
+	add(t, second, text("z"), due)
+	began = time.Now()
+	require.LessOrEqual(t, next(second, 1), due+time.Millisecond)
+	require.Greater(t, next(first, 1), due+50*time.Millisecond-time.Since(began))
+
+	// Nor is a process armed that has as much as it wanted.
+	add(t, first, text("now"), 0)
+	require.Len(t, claim(t, second, 1), 1)
+	require.LessOrEqual(t, next(first, 1), due+time.Millisecond)
+}
+
 // TestIdle counts what two idle processes send.
 func TestIdle(t *testing.T) {
 	server := startServer(t)

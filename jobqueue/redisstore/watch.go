@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -36,6 +37,9 @@ func (s *Store) Watch(f func(queue string, in time.Duration)) {
 	s.follow = make(chan string)
 	s.users.Add(1)
 	go s.listen(s.follow)
+	for name := range s.queues {
+		s.followLocked(name)
+	}
 }
 
 // followLocked has the channels of a queue subscribed to.
@@ -123,14 +127,29 @@ func (s *Store) pause(queues int) time.Duration {
 	return d*3/4 + rand.N(d/2)
 }
 
-// hear takes an announcement: the session that made it, and how many nanoseconds it is until then.
+// hear takes an announcement: the session that made it, the session that waits for jobs to the
+// millisecond, if there is one, and how many nanoseconds it is until then.
 func (s *Store) hear(c channel, text string) {
-	if c.queue == "" || len(text) < 16 || text[:16] == s.session {
+	words := strings.Split(text, " ")
+	if c.queue == "" || len(words) != 3 || words[0] == s.session {
 		return
 	}
-	ns, err := strconv.ParseInt(text[16:], 10, 64)
+	ns, err := strconv.ParseInt(words[2], 10, 64)
 	if err != nil {
-		ns = 0
+		return
 	}
-	s.announced(c.queue, c.shard, s.serverTime()+ns/1e6, time.Duration(ns))
+	in := time.Duration(ns) + s.behind(words[1])
+	s.announced(c.queue, c.shard, s.serverTime()+in.Milliseconds(), in)
 }
+
+// behind returns how much later than the session that is armed this process looks for a job. Where
+// many processes share a queue, each job would wake all of them otherwise. It is short, as the one
+// that is armed may be dead or have no worker free.
+func (s *Store) behind(armed string) time.Duration {
+	if armed == "" || armed == s.session {
+		return 0
+	}
+	return later()
+}
+
+func later() time.Duration { return 50*time.Millisecond + rand.N(50*time.Millisecond) }
