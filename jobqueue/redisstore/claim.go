@@ -9,19 +9,26 @@ import (
 
 // This file decides which shards a Claim asks.
 
-// A queue is what is known of a queue with several shards that is claimed from. Guarded by Store.mu.
+// A queue is what is known of the shards of a queue that is claimed from. Guarded by Store.mu.
 type queue struct {
-	// heads has for each shard when it may have something to claim, in milliseconds of the server:
-	// what the last claim said, or what was announced since. 0 is unknown, math.MaxInt64 never.
+	// heads has when a shard may have something to claim, in milliseconds of the server: what the
+	// last claim said, or what was announced since. 0 is unknown, math.MaxInt64 never.
 	heads []int64
-	gen   uint64 // counts announcements, so that an older answer does not hide one
-	turn  int    // where the next claim begins
+	// lows has what was announced since the last claim of a shard was planned. Its answer may be
+	// older than that.
+	lows    []int64
+	claims  uint64   // the number of the last one
+	applied []uint64 // the number of the last one that was answered
 }
 
 func (s *Store) queueLocked(name string) *queue {
 	q := s.queues[name]
 	if q == nil {
-		q = &queue{heads: make([]int64, s.shards)}
+		q = &queue{
+			heads:   make([]int64, s.shards),
+			lows:    make([]int64, s.shards),
+			applied: make([]uint64, s.shards),
+		}
 		s.queues[name] = q
 		s.followLocked(name)
 	}
@@ -35,10 +42,13 @@ func (s *Store) planClaim(chains map[tag][]*call, op *store.Claim) {
 	s.mu.Lock()
 	q := s.queueLocked(op.Queue)
 	now := s.serverTime()
-	first := q.turn % s.shards
+	q.claims++
+	number := q.claims
+	turn := int(number % uint64(s.shards)) // each shard is the first in its turn
+	first := turn
 	var due []int
 	for i := range s.shards {
-		shard := (q.turn + i) % s.shards
+		shard := (turn + i) % s.shards
 		if q.heads[shard] <= now {
 			due = append(due, shard)
 		}
@@ -46,13 +56,14 @@ func (s *Store) planClaim(chains map[tag][]*call, op *store.Claim) {
 			first = shard
 		}
 	}
-	q.turn++
-	gen := q.gen
-	s.mu.Unlock()
 	if len(due) == 0 {
 		due = append(due, first)
 	}
 	due = due[:min(len(due), max(op.Max, 1))]
+	for _, shard := range due {
+		q.lows[shard] = math.MaxInt64
+	}
+	s.mu.Unlock()
 	for i, shard := range due {
 		share := func(n int) int { return (n + i) / len(due) } // the remainder goes to the last
 		most := min(share(op.Max), perCall)
@@ -62,7 +73,7 @@ func (s *Store) planClaim(chains map[tag][]*call, op *store.Claim) {
 			most:  most,
 			fresh: share(op.Fresh),
 			free:  share(max(op.Max-op.Ahead, 0)),
-			gen:   gen,
+			claim: number,
 		}, max(most, 1), 0)
 	}
 }
@@ -76,17 +87,19 @@ func (s *Store) serverTime() int64 {
 }
 
 // looked notes what a claim said of a shard.
-func (s *Store) looked(name string, shard int, next int64, gen uint64) {
+func (s *Store) looked(name string, shard int, next int64, claim uint64) {
 	if next < 0 {
 		next = math.MaxInt64
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queueLocked(name)
-	if q.gen != gen {
-		next = min(next, q.heads[shard])
+	if claim < q.applied[shard] {
+		q.heads[shard] = min(q.heads[shard], next)
+		return
 	}
-	q.heads[shard] = next
+	q.applied[shard] = claim
+	q.heads[shard] = min(next, q.lows[shard])
 }
 
 // claimed completes a Claim with the shards that were not asked, or have more.
@@ -113,8 +126,8 @@ func (s *Store) claimed(op *store.Claim) {
 func (s *Store) announced(name string, shard int, due int64, in time.Duration) {
 	s.mu.Lock()
 	if q := s.queues[name]; q != nil {
-		q.gen++
 		q.heads[shard] = min(q.heads[shard], due)
+		q.lows[shard] = min(q.lows[shard], due)
 	}
 	watch := s.watch
 	s.mu.Unlock()

@@ -45,7 +45,7 @@ type slot struct {
 	most  int      // of a Claim in this shard
 	fresh int      // of most, those that are to be fresh
 	free  int      // of most, those that workers are free for
-	gen   uint64   // of the queue's heads when a Claim was planned
+	claim uint64   // the number of a Claim among those of its queue
 }
 
 // index returns the number of a queue in the call, from 1 on.
@@ -504,7 +504,7 @@ func (s *Store) applyClaim(shard int, sl *slot, now moment, a []any) {
 	if d := now.until(next); d >= 0 && (op.Next < 0 || d < op.Next) {
 		op.Next = d
 	}
-	s.looked(op.Queue, shard, next, sl.gen)
+	s.looked(op.Queue, shard, next, sl.claim)
 }
 
 func randomBase() (base [6]byte) {

@@ -33,8 +33,6 @@ type Store struct {
 	set     settings
 	session string // 16 hex digits
 	ending  chan struct{}
-	over    context.Context // ends with Close
-	end     context.CancelFunc
 	users   sync.WaitGroup // calls and goroutines that use the client; added to with mu locked
 
 	ready  atomic.Bool // the server was checked and shards is set
@@ -145,7 +143,6 @@ func New(client redis.UniversalClient, opts ...Option) *Store {
 	rand.Read(random[:])
 	s.session = hex.EncodeToString(random[:8])
 	s.low.Store(binary.BigEndian.Uint32(random[8:]))
-	s.over, s.end = context.WithCancel(context.Background())
 	return s
 }
 
@@ -160,7 +157,6 @@ func (s *Store) Close() error {
 	close(s.ending)
 	s.mu.Unlock()
 	s.users.Wait()
-	s.end()
 	return nil
 }
 
