@@ -61,8 +61,8 @@ func TestTheLastAttemptIsNotFetchedAhead(t *testing.T) {
 	})
 }
 
-// TestAFreshLastAttemptBegins: beside a backlog too, a job on its last attempt is fetched only if it
-// begins.
+// TestAFreshLastAttemptBegins has a backlog: beside one, too, a job on its last attempt is fetched
+// only if it begins.
 func TestAFreshLastAttemptBegins(t *testing.T) {
 	bubble(t, func(t *testing.T, c *Client) {
 		var begun []string

@@ -174,8 +174,8 @@ type Claim struct {
 	Next time.Duration
 }
 
-// FreshTime bounds which jobs are fresh. The rest of a claim is taken from the oldest jobs, so Fresh
-// changes nothing where none has been due for so long.
+// FreshTime bounds which jobs are fresh. The rest of a claim is taken from the oldest jobs, so
+// Fresh changes nothing where none has been due for so long.
 const FreshTime = 10 * time.Second
 
 // SortJobs brings jobs into the order of claims. Those with the same due time and priority stay as

@@ -66,8 +66,9 @@ func TestABacklogOfAMillion(t *testing.T) {
 		_, err := q.Add(ctx, "q", []byte("new"))
 		require.NoError(t, err)
 		worked := oldDone.Load()
-		require.Eventually(t, func() bool { return freshDone.Load() > n && oldDone.Load() > worked },
-			20*time.Second, time.Millisecond, "both make progress")
+		require.Eventually(t, func() bool {
+			return freshDone.Load() > n && oldDone.Load() > worked
+		}, 20*time.Second, time.Millisecond, "both make progress")
 		most = max(most, anonymous())
 	}
 	require.Less(t, oldDone.Load(), int64(old*9/10), "the backlog is still there")

@@ -804,7 +804,8 @@ func TestComparedMutants(t *testing.T) {
 		"Requeue counts attempts", "Purge takes all", "drops never", "no limits on namespaces",
 		"leases are dropped", "fresh jobs wait", "fresh jobs take all",
 		"last attempts are claimed ahead", "nothing is claimed ahead", "Kept stays",
-		"Get lacks a field", "List lacks a job of a page", "Queues lacks a field", "Due leaves out the end", "Watch tells nothing",
+		"Get lacks a field", "List lacks a job of a page", "Queues lacks a field",
+		"Due leaves out the end", "Watch tells nothing",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
