@@ -28,6 +28,7 @@ type load struct {
 	mu    sync.Mutex
 	added map[string]jobqueue.ID         // whose Add returned nil
 	done  map[string]map[jobqueue.ID]int // deliveries
+	again int                            // deliveries of a job that had been claimed before
 	late  time.Duration                  // the latest first delivery since noteLateness
 }
 
@@ -104,6 +105,9 @@ func (l *load) work(_ context.Context, job *jobqueue.Job) error {
 		l.done[name] = map[jobqueue.ID]int{}
 	}
 	l.done[name][job.ID]++
+	if job.Attempts > 1 {
+		l.again++
+	}
 	l.late = max(l.late, now.Sub(job.Due))
 	if now.Before(job.Due) {
 		l.Errorf("job %s came %v early", name, job.Due.Sub(now))
@@ -183,6 +187,15 @@ func (l *load) twice() (delivered, added int) {
 		}
 	}
 	return delivered, added
+}
+
+// once checks that each job was added once, claimed once and delivered once.
+func (l *load) once() {
+	l.Helper()
+	delivered, added := l.twice()
+	require.Zero(l, added, "of %d jobs were added twice", len(l.added))
+	require.Zero(l, delivered, "of %d jobs were delivered twice", len(l.added))
+	require.Zero(l, l.again, "of %d jobs were claimed twice", len(l.added))
 }
 
 // lateness returns the latest delivery since the last call.

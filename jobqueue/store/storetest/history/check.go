@@ -90,7 +90,8 @@ type job struct {
 	dues    []due // it may be due at any of these
 	pending *due  // of a Reschedule that has not returned
 
-	attempts int    // the last one delivered; the next has to be above
+	attempts int // the last one delivered; the next has to be above
+	begun    map[int]bool
 	last     *Event // Begin of the last delivery
 	open     bool   // that delivery has not returned
 	ok       bool   // it returned nil
@@ -158,7 +159,7 @@ func (c *checker) event(e Event) {
 	}
 	j := c.jobs[e.Job]
 	if j == nil {
-		j = &job{ackAsked: map[int]bool{}}
+		j = &job{ackAsked: map[int]bool{}, begun: map[int]bool{}}
 		c.jobs[e.Job] = j
 	}
 	j.events = append(j.events, e)
@@ -318,9 +319,15 @@ func (c *checker) begin(e Event, j *job) {
 	if len(j.dues) > 0 && !slices.ContainsFunc(j.dues, func(d due) bool { return c.reached(d, e) }) {
 		bad(Early)
 	}
+	if c.beside && e.Lease > 0 && e.Attempt < j.attempts && e.Mono >= e.Since+int64(e.Lease) &&
+		!j.begun[e.Attempt] {
+		j.begun[e.Attempt] = true // written so late that the lease was over, and another has it
+		return
+	}
 	if e.Attempt <= j.attempts {
 		bad(NotCounted)
 	}
+	j.begun[e.Attempt] = true
 	if j.most > 0 && e.Attempt > j.most {
 		bad(TooMany)
 	}

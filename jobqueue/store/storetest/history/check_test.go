@@ -162,6 +162,19 @@ var good = map[string]func(s *script){
 		s.in(other)
 		s.ack("a", 2, OK)
 	},
+	"a delivery beside another was written when its lease was over": func(s *script) {
+		one, other := two(s)
+		s.add("a", 0, 0)
+		since := s.mono
+		s.wait(second)
+		s.in(other)
+		s.pull("a", 2, second)
+		s.ack("a", 2, OK)
+		s.in(one)
+		s.put(Event{Kind: Begin, Job: "a", Attempt: 1, Lease: second, Since: since})
+		s.ack("a", 1, Lost)
+		s.in(other)
+	},
 	"poison whose killed process is not yet known to be dead": func(s *script) {
 		one, other := two(s)
 		s.add("a-poison", 0, 2)
@@ -376,6 +389,27 @@ var bad = map[string]struct {
 		s.work("a", 1)
 		s.in(other)
 		s.work("a", 2)
+	}},
+	"attempts beside each other that go backwards": {NotCounted, func(s *script) {
+		one, other := two(s)
+		s.add("a", 0, 0)
+		s.in(other)
+		s.pull("a", 2, second)
+		s.in(one)
+		s.pull("a", 1, second)
+		s.in(other)
+	}},
+	"one attempt beside another twice": {NotCounted, func(s *script) {
+		one, other := two(s)
+		s.add("a", 0, 0)
+		s.wait(second)
+		since := s.mono - int64(second)
+		s.in(other)
+		s.put(Event{Kind: Begin, Job: "a", Attempt: 1, Lease: second, Since: since})
+		s.pull("a", 2, second)
+		s.in(one)
+		s.put(Event{Kind: Begin, Job: "a", Attempt: 1, Lease: second, Since: since})
+		s.in(other)
 	}},
 	"a killed process's lease was not waited for": {NoReason, func(s *script) {
 		one, other := two(s)
