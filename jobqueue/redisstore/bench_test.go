@@ -53,8 +53,10 @@ func BenchmarkServer(b *testing.B) {
 				ops := make([]store.Op, n)
 				for p := range ops {
 					i++
-					ops[p] = &store.Add{Job: store.Job{Queue: q, Key: fmt.Sprintf("order-%09d", i), Body: body,
-						Priority: 128}, When: store.When{In: time.Duration(i*7919%1000) * time.Millisecond}}
+					ops[p] = &store.Add{
+						Job:  store.Job{Queue: q, Key: fmt.Sprintf("order-%09d", i), Body: body},
+						When: store.When{In: time.Duration(i*7919%1000) * time.Millisecond},
+					}
 				}
 				do(b, s, ops...)
 			})

@@ -34,8 +34,8 @@ var doLua string
 //go:embed read.lua
 var readLua string
 
-// A script is run by its hash. A server that does not have it, because it was restarted, promoted or
-// told to forget it, gets its text. Pipelines of the client do not see to this themselves.
+// A script is run by its hash. A server that does not have it, because it was restarted, promoted
+// or told to forget it, gets its text. Pipelines of the client do not see to this themselves.
 type script struct{ text, hash string }
 
 var (
@@ -128,8 +128,10 @@ func judge(err error) meaning {
 		if strings.Contains(text, "Script killed by user") { // only if it had written nothing
 			return again
 		}
-		if _, reason, ok := strings.Cut(text, ": -"); ok && strings.HasPrefix(text, "ERR Error running") {
-			text = reason // before Redis 7
+		if strings.HasPrefix(text, "ERR Error running") { // before Redis 7
+			if _, reason, ok := strings.Cut(text, ": -"); ok {
+				text = reason
+			}
 		}
 		for _, m := range meanings {
 			if strings.HasPrefix(text, m.prefix) {

@@ -391,7 +391,8 @@ func (s *Store) timeArg() []byte {
 		return nil
 	}
 	now := s.set.clock()
-	return binary.BigEndian.AppendUint32(append48(nil, now.UnixMilli()), uint32(now.Nanosecond()%1e6))
+	ms := append48(nil, now.UnixMilli())
+	return binary.BigEndian.AppendUint32(ms, uint32(now.Nanosecond()%1e6))
 }
 
 // shrink takes what needs memory out of a call that was refused for lack of it, and reports whether

@@ -134,9 +134,13 @@ local function makeRoom(q, old, size)
   for _, scope in ipairs({q, space}) do
     local l = scope.limits
     if l then
-      local jobs, bytes = scope.held or scope.jobs, scope.bytes
-      if scope == q then jobs, bytes = q.held + q.jobs, q.had + q.bytes
-      else for _, other in ipairs(queues) do jobs, bytes = jobs + other.jobs, bytes + other.bytes end
+      local jobs, bytes = scope.jobs, scope.bytes
+      if scope == q then
+        jobs, bytes = q.held + q.jobs, q.had + q.bytes
+      else
+        for _, other in ipairs(queues) do
+          jobs, bytes = jobs + other.jobs, bytes + other.bytes
+        end
       end
       if old then jobs, bytes = jobs - 1, bytes - old.size end
       for _, v in ipairs(victims) do jobs, bytes = jobs - 1, bytes - v.size end
@@ -248,7 +252,7 @@ local function add(q, i, meta, key, tail)
   q.jobs, q.bytes, changed = q.jobs + 1, q.bytes + size, true
 end
 
--- requeued puts a leased job back into z, at its old due time.
+-- giveBack puts leased jobs back into z, at their old due times.
 local function giveBack(q, ids, records)
   local gone, z, s = {}, {}, {}
   for p, id in ipairs(ids) do
@@ -354,8 +358,8 @@ local function claim(q, i, meta)
   flush(q)
   endLeases(q)
   expire(q)
-  local c = {answer = answer, base = base, free = free, attempts = attempts, ends = after(ms, ns), taken = 0,
-    buried = 0, bytes = 0, batch = firstBatch}
+  local c = {answer = answer, base = base, free = free, attempts = attempts,
+    ends = after(ms, ns), taken = 0, buried = 0, bytes = 0, batch = firstBatch}
   if not q.paused then
     take(q, c, string.format('(%.0f', now - 10000), math.min(fresh, most)) -- store.FreshTime
     take(q, c, '-inf', most)
@@ -578,7 +582,11 @@ local function configure(q, pause, limit)
   changed = true
   if pause ~= '' then
     q.paused = pause == '1'
-    if q.paused then call('HSET', tagKey, 'p' .. q.name, 1) else call('HDEL', tagKey, 'p' .. q.name) end
+    if q.paused then
+      call('HSET', tagKey, 'p' .. q.name, 1)
+    else
+      call('HDEL', tagKey, 'p' .. q.name)
+    end
     if not q.paused and nextOf(q) >= 0 then q.low = nextOf(q) end
   end
   if limit ~= '' then

@@ -79,8 +79,8 @@ func info(t testing.TB, s *redisstore.Store) store.QueueInfo {
 
 func init() { redis.SetLogger(quietLog{log.New(io.Discard, "", 0)}) }
 
-// TestLostAnswers loses answers and delays requests until their clients have gone. Each job is there
-// once, is claimed once, and no acknowledgement is refused.
+// TestLostAnswers loses answers and delays requests until their clients have gone. Each job is
+// there once, is claimed once, and no acknowledgement is refused.
 func TestLostAnswers(t *testing.T) {
 	for _, retries := range []int{-1, 3} { // what the client repeats on its own does no harm
 		for _, shards := range []int{1, 3} {
@@ -134,7 +134,8 @@ func lostAnswers(t *testing.T, retries, shards int) {
 				}
 				var acks []store.Op
 				for _, j := range op.Jobs {
-					if _, twice := seen.LoadOrStore(string(j.Body), true); twice || j.Attempts != 1 {
+					_, twice := seen.LoadOrStore(string(j.Body), true)
+					if twice || j.Attempts != 1 {
 						t.Errorf("job %s was claimed again, attempts %d", j.Body, j.Attempts)
 					}
 					claimed.Add(1)

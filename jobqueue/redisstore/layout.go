@@ -44,16 +44,17 @@ import (
 // record, which takes 80 bytes a job less than an index. The lowest bit of the sequence says that a
 // field is short.
 //
-//	record   priority and sequence 6, low half of the ID 4, added 6, flags 1, length of the key 2, then what the flags
-//	         say: max attempts 4, retain 6, length of the repeat 4 and repeat; then key, body
+//	record   priority and sequence 6, low half of the ID 4, added 6, flags 1, length of the key 2,
+//	         then what the flags say: max attempts 4, retain 6, length of the repeat 4 and repeat;
+//	         then key, body
 //	tries    token 8, due 6, attempts 4, priority and sequence 6, flags 1, size of key and body 4,
 //	         length of the key 2; then key, last error
 //
 // Every key but the channel has a member or field that stays, which is empty or "v". The fields
 // of t are "v"; "q", the last sequence; "J" and "B", live jobs and their bytes; "L", the limits of
 // the namespace; for each queue "v", "b", "p", "l" and "a" with its name: that its keys exist,
-// bytes, paused, limits, and which process is armed; and "c" with the name of a lane. do.lua explains
-// the last two.
+// bytes, paused, limits, and which process is armed; and "c" with the name of a lane. do.lua
+// explains the last two.
 
 const (
 	layoutVersion = 1
@@ -261,7 +262,8 @@ func decodeJob(queue string, id store.ID, record, tries string) (store.Job, bool
 		j.MaxAttempts = int(d.uint(4))
 	}
 	if flags&hasRetain != 0 {
-		j.Retain = time.Duration(min(d.uint(6), math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
+		const most = math.MaxInt64 / uint64(time.Millisecond)
+		j.Retain = time.Duration(min(d.uint(6), most)) * time.Millisecond
 	}
 	if flags&hasRepeat != 0 {
 		j.Repeat = []byte(d.text(int(d.uint(4))))

@@ -74,8 +74,8 @@ func WithPrefix(prefix string) Option {
 }
 
 // WithShards spreads each queue over n parts, which a Cluster keeps on its nodes. By default there
-// is 1, and on a Cluster there are 8. The number is stored with the first job, and a Store that asks
-// for another one gets ErrShards. With several shards, the order of claims and limits hold for
+// is 1, and on a Cluster there are 8. The number is stored with the first job, and a Store that
+// asks for another one gets ErrShards. With several shards, the order of claims and limits hold for
 // each of them: jobs that are due at about the same time may be claimed in another order, and each
 // shard has its share of a limit.
 func WithShards(n int) Option {
@@ -111,8 +111,8 @@ var (
 	// ErrAuth says that the server refuses the user, the password or a command.
 	ErrAuth = errors.New("redis refuses access")
 
-	// ErrEviction says that maxmemory-policy would have the server remove jobs. Set it to noeviction
-	// or to one of the volatile policies.
+	// ErrEviction says that maxmemory-policy would have the server remove jobs. Set it to
+	// noeviction or to one of the volatile policies.
 	ErrEviction = errors.New("redis removes keys when its memory is full")
 
 	// ErrVersion says that the server is older than Redis 5.
@@ -228,9 +228,10 @@ func (s *Store) judge(info string, err error) error {
 	}
 	version, _, _ := strings.Cut(fields["redis_version"], ".")
 	if n, err := strconv.Atoi(version); err == nil && n < 5 {
-		return fmt.Errorf("%w: it is %s, and must be 5 or newer", ErrVersion, fields["redis_version"])
+		return fmt.Errorf("%w: %s, not 5 or newer", ErrVersion, fields["redis_version"])
 	}
-	if policy := fields["maxmemory_policy"]; strings.HasPrefix(policy, "allkeys") && !s.set.evicting {
+	policy := fields["maxmemory_policy"]
+	if strings.HasPrefix(policy, "allkeys") && !s.set.evicting {
 		return fmt.Errorf("%w: maxmemory-policy is %s", ErrEviction, policy)
 	}
 	return nil

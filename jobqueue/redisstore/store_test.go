@@ -434,13 +434,16 @@ func TestKeysWithOneHash(t *testing.T) {
 			both(func() store.Op { return &store.Cancel{Queue: q, Ref: store.Ref{Key: key}} })
 		case 4:
 			both(func() store.Op {
-				return &store.Update{Queue: q, Ref: store.Ref{Key: key}, Body: []byte(fmt.Sprint("u", i))}
+				body := fmt.Append(nil, "u", i)
+				return &store.Update{Queue: q, Ref: store.Ref{Key: key}, Body: body}
 			})
 		case 5:
 			a, b := both(func() store.Op { return &store.Requeue{Queue: q, Max: 1} })
 			require.Equal(t, a.(*store.Requeue).N, b.(*store.Requeue).N)
 		default:
-			a, b := both(func() store.Op { return &store.Claim{Queue: q, Max: 1, Lease: time.Hour} })
+			a, b := both(func() store.Op {
+				return &store.Claim{Queue: q, Max: 1, Lease: time.Hour}
+			})
 			x, y := a.(*store.Claim).Jobs, b.(*store.Claim).Jobs
 			require.Equal(t, len(x), len(y))
 			for n := range x {

@@ -18,8 +18,8 @@ import (
 // subscribed to, and now and then to be safe.
 
 const (
-	// A queue is looked at after so long, within a quarter more or less. It is how late a job may be
-	// whose announcement was lost.
+	// A queue is looked at after so long, within a quarter more or less. It is how late a job may
+	// be whose announcement was lost.
 	safetyLook = 30 * time.Second
 	// Many queues are looked at less often, so that an idle process sends less than one command a
 	// second with what go-redis sends to keep the subscription.
