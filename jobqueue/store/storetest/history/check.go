@@ -89,6 +89,7 @@ type job struct {
 	most    int
 	dues    []due // it may be due at any of these
 	pending *due  // of a Reschedule that has not returned
+	gone    bool  // when that was asked for
 
 	attempts int // the last one delivered; the next has to be above
 	begun    map[int]bool
@@ -231,7 +232,7 @@ func (c *checker) event(e Event) {
 		}
 	case Reschedule:
 		d := dueOf(e)
-		j.pending = &d
+		j.pending, j.gone = &d, j.cancelled || j.acked
 		j.dues = append(j.dues, d)
 	case Rescheduled:
 		if j.pending == nil {
@@ -241,7 +242,7 @@ func (c *checker) event(e Event) {
 		switch e.Err {
 		case OK:
 			j.dues = []due{*j.pending}
-			if j.cancelled || j.acked {
+			if j.gone { // or it was moved before, and told late
 				bad(CameBack)
 			}
 		case NotFound, Leased:

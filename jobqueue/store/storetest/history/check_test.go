@@ -175,6 +175,13 @@ var good = map[string]func(s *script){
 		s.ack("a", 1, Lost)
 		s.in(other)
 	},
+	"moved, worked on, and told late that it was moved": func(s *script) {
+		s.add("a", 0, 0)
+		s.put(Event{Kind: Reschedule, Job: "a"})
+		s.begin("a", 1)
+		s.ack("a", 1, OK)
+		s.put(Event{Kind: Rescheduled, Job: "a"})
+	},
 	"poison whose killed process is not yet known to be dead": func(s *script) {
 		one, other := two(s)
 		s.add("a-poison", 0, 2)
