@@ -13,7 +13,8 @@ import (
 )
 
 // NoRedis says how to get what FindRedis looks for.
-const NoRedis = "redis-server is not installed: apt-get install redis-server redis-sentinel redis-tools"
+const NoRedis = "redis-server is not installed: " +
+	"apt-get install redis-server redis-sentinel redis-tools"
 
 // A Redis is a redis-server, alone, in a Cluster, or as a Sentinel. It can be stopped and started
 // again, with the same address and files.
@@ -32,8 +33,8 @@ type Redis struct {
 func FindRedis() (program string, ok bool) { return Find("redis-server") }
 
 // StartRedis starts a server that keeps its files in folder. It writes nothing to disk unless args
-// say so. Among args, "$port" is the port and "$bus" another free one, for a Cluster. The caller has
-// to Close it.
+// say so. Among args, "$port" is the port and "$bus" another free one, for a Cluster. The caller
+// has to Close it.
 func StartRedis(program, folder string, args ...string) (*Redis, error) {
 	r := &Redis{folder: folder, program: program}
 	r.args = append([]string{"--bind", "127.0.0.1", "--port", "$port", "--dir", folder,

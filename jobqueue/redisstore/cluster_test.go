@@ -150,7 +150,8 @@ func reshard(t *testing.T, c *cluster) {
 }
 
 func keySlot(t testing.TB, c redis.UniversalClient, queue string, shard int) int64 {
-	slot, err := c.ClusterKeySlot(t.Context(), fmt.Sprintf("{jobqueue:%s:%d}t", queue, shard)).Result()
+	key := fmt.Sprintf("{jobqueue:%s:%d}t", queue, shard)
+	slot, err := c.ClusterKeySlot(t.Context(), key).Result()
 	require.NoError(t, err)
 	return slot
 }
@@ -171,7 +172,8 @@ func (c *cluster) creep(t testing.TB, l *load, slot int) {
 	source, target := redisAt(t, from.Addr), redisAt(t, to.Addr)
 	set := func(c *redis.Client, args ...any) {
 		t.Helper()
-		require.NoError(t, c.Do(t.Context(), append([]any{"cluster", "setslot", slot}, args...)...).Err())
+		args = append([]any{"cluster", "setslot", slot}, args...)
+		require.NoError(t, c.Do(t.Context(), args...).Err())
 	}
 	set(target, "importing", from.ID)
 	set(source, "migrating", to.ID)

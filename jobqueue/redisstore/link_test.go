@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,22 +60,22 @@ func troubleUnderLoad(t *testing.T, retries int) {
 		return redis.NewClient(&redis.Options{Addr: p.addr(), MaxRetries: retries})
 	}, q, "other")
 	c := server.client(t)
-	order := func(args ...any) {
-		t.Helper()
-		require.NoError(t, c.Do(t.Context(), args...).Err())
+	order := func(args ...any) func() {
+		return func() { require.NoError(t, c.Do(t.Context(), args...).Err()) }
 	}
+	set := func(n *atomic.Int64, v int64) func() { return func() { n.Store(v) } }
 	l.progress(100)
 	for _, trouble := range []struct {
 		name  string
 		begin func()
 		end   func()
 	}{
-		{"answers are lost", func() { p.loseAnswer.Store(10) }, func() { p.loseAnswer.Store(0) }},
-		{"requests are slow", func() { p.delayRequest.Store(20) }, func() { p.delayRequest.Store(0) }},
+		{"answers are lost", set(&p.loseAnswer, 10), set(&p.loseAnswer, 0)},
+		{"requests are slow", set(&p.delayRequest, 20), set(&p.delayRequest, 0)},
 		{"connections are cut", p.cut, p.cut},
-		{"scripts are forgotten", func() { order("script", "flush") }, func() { order("script", "flush") }},
-		{"clients are paused", func() { order("client", "pause", 2000) }, func() {}},
-		{"subscriptions are cut", func() { order("client", "kill", "type", "pubsub") }, func() {}},
+		{"scripts are forgotten", order("script", "flush"), order("script", "flush")},
+		{"clients are paused", order("client", "pause", 2000), func() {}},
+		{"subscriptions are cut", order("client", "kill", "type", "pubsub"), func() {}},
 	} {
 		trouble.begin()
 		l.progress(200)
@@ -90,8 +91,11 @@ func troubleUnderLoad(t *testing.T, retries int) {
 func TestAFrozenServer(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
-	s := open(t, clientOf(t, &redis.Options{Addr: server.addr, ReadTimeout: 300 * time.Millisecond}),
-		redisstore.WithPatience(time.Second))
+	connect := func() *redisstore.Store {
+		options := &redis.Options{Addr: server.addr, ReadTimeout: 300 * time.Millisecond}
+		return open(t, clientOf(t, options), redisstore.WithPatience(time.Second))
+	}
+	s := connect()
 	for i := range 5 {
 		add(t, s, text(fmt.Sprint(i)), 0)
 	}
@@ -110,8 +114,7 @@ func TestAFrozenServer(t *testing.T) {
 		do(t, s, ack(j))
 	}
 
-	other := open(t, clientOf(t, &redis.Options{Addr: server.addr, ReadTimeout: 300 * time.Millisecond}),
-		redisstore.WithPatience(time.Second))
+	other := connect()
 	require.NoError(t, server.Freeze())
 	began = time.Now()
 	require.ErrorIs(t, other.Check(t.Context()), redisstore.ErrUnavailable, "at start")

@@ -126,7 +126,7 @@ func (l *load) sofar() map[string]jobqueue.ID {
 func (l *load) progress(jobs int) {
 	l.Helper()
 	goal := len(l.sofar()) + jobs
-	require.Eventually(l, func() bool { return len(l.sofar()) >= goal }, time.Minute, time.Millisecond)
+	require.True(l, eventually(time.Minute, func() bool { return len(l.sofar()) >= goal }))
 }
 
 // missing returns those of jobs that were not delivered.

@@ -317,7 +317,8 @@ func (c *checker) begin(e Event, j *job) {
 	if e.ID != j.id {
 		bad(OtherID)
 	}
-	if len(j.dues) > 0 && !slices.ContainsFunc(j.dues, func(d due) bool { return c.reached(d, e) }) {
+	reached := func(d due) bool { return c.reached(d, e) }
+	if len(j.dues) > 0 && !slices.ContainsFunc(j.dues, reached) {
 		bad(Early)
 	}
 	if c.beside && e.Lease > 0 && e.Attempt < j.attempts && e.Mono >= e.Since+int64(e.Lease) &&

@@ -132,7 +132,8 @@ func ReadLog(path string) (events []Event, err error) {
 		}
 	}
 	if cut > len(processes) {
-		return nil, fmt.Errorf("%s: %d lines cannot be read, of %d processes", path, cut, len(processes))
+		return nil, fmt.Errorf("%s: %d lines of %d processes cannot be read", path, cut,
+			len(processes))
 	}
 	return events, lines.Err()
 }

@@ -179,7 +179,8 @@ func (k *killer) start(drain bool) *process {
 		envDrain+"="+strconv.FormatBool(drain),
 		envBeside+"="+strconv.FormatBool(k.config.Beside > 0),
 	)
-	p := &process{number: k.process, cmd: cmd, opened: make(chan struct{}), ended: make(chan error, 1)}
+	p := &process{number: k.process, cmd: cmd}
+	p.opened, p.ended = make(chan struct{}), make(chan error, 1)
 	cmd.Stdout, cmd.Stderr = p, p
 	require.NoError(k, cmd.Start())
 	go func() {
@@ -195,8 +196,8 @@ func (k *killer) start(drain bool) *process {
 	return p
 }
 
-// ended waits for a process, which may have been done before, and returns whether it ended by itself
-// and well.
+// ended waits for a process, which may have been done before, and returns whether it ended by
+// itself and well.
 func (k *killer) ended(p *process) bool {
 	err := <-p.ended
 	p.ended <- err // for another call
