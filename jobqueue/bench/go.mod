@@ -2,11 +2,19 @@ module github.com/go-timingwheel/timingwheel/jobqueue/bench
 
 go 1.25
 
+replace (
+	github.com/go-timingwheel/timingwheel => ../..
+	github.com/go-timingwheel/timingwheel/jobqueue => ..
+	github.com/go-timingwheel/timingwheel/jobqueue/redisstore => ../redisstore
+)
+
 require (
 	github.com/go-timingwheel/timingwheel v0.0.0-00010101000000-000000000000
 	github.com/go-timingwheel/timingwheel/jobqueue v0.0.0-00010101000000-000000000000
+	github.com/go-timingwheel/timingwheel/jobqueue/redisstore v0.0.0-00010101000000-000000000000
 	github.com/hibiken/asynq v0.26.0
 	github.com/mikestefanello/backlite v0.6.0
+	github.com/redis/go-redis/v9 v9.22.0
 	maragu.dev/goqite v0.4.0
 	modernc.org/sqlite v1.44.3
 )
@@ -24,7 +32,6 @@ require (
 	github.com/cockroachdb/redact v1.1.5 // indirect
 	github.com/cockroachdb/swiss v0.0.0-20260820225851-333444432258 // indirect
 	github.com/cockroachdb/tokenbucket v0.0.0-20230807174530-cc333fc44b06 // indirect
-	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
 	github.com/dustin/go-humanize v1.0.1 // indirect
 	github.com/getsentry/sentry-go v0.27.0 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
@@ -43,11 +50,11 @@ require (
 	github.com/prometheus/client_model v0.3.0 // indirect
 	github.com/prometheus/common v0.42.0 // indirect
 	github.com/prometheus/procfs v0.10.1 // indirect
-	github.com/redis/go-redis/v9 v9.14.1 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/rogpeppe/go-internal v1.9.0 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
+	go.uber.org/atomic v1.11.0 // indirect
 	golang.org/x/exp v0.0.0-20260209203927-2842357ff358 // indirect
 	golang.org/x/sys v0.37.0 // indirect
 	golang.org/x/text v0.31.0 // indirect
