@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 // Package servers starts servers: each test's own, but for those that share one.
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // most of the time they wait; a flag of go test comes after it
 	code := m.Run()
 	if theClient != nil {
 		_ = theClient.Close()
