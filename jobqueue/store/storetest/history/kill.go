@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -182,6 +183,8 @@ func (k *killer) start(drain bool) *process {
 	p := &process{number: k.process, cmd: cmd}
 	p.opened, p.ended = make(chan struct{}), make(chan error, 1)
 	cmd.Stdout, cmd.Stderr = p, p
+	_, err := cmd.StdinPipe() // ends with this process
+	require.NoError(k, err)
 	require.NoError(k, cmd.Start())
 	go func() {
 		err := cmd.Wait()
@@ -294,6 +297,10 @@ func child(open func(path string) (*jobqueue.Client, error), dir string) {
 			os.Exit(1)
 		}
 	}
+	go func() { // a test that is killed leaves no process behind
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
 	w := &worker{drain: os.Getenv(envDrain) == "true", beside: os.Getenv(envBeside) == "true"}
 	var err error
 	w.number, err = strconv.Atoi(os.Getenv(envProcess))
