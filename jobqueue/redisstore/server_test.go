@@ -20,7 +20,8 @@ import (
 // Package servers starts servers: each test's own, but for those that share one.
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "8") // most of the time they wait; a flag of go test comes after it
+	// Most tests that are parallel wait most of the time. -parallel comes after it.
+	_ = flag.Set("test.parallel", "8")
 	code := m.Run()
 	if theClient != nil {
 		_ = theClient.Close()
