@@ -72,8 +72,8 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// measureLateness adds so many jobs a second, and returns how late the handler of each began and how
-// many were added in a second indeed.
+// measureLateness adds jobs at a rate, and returns how late the handler of each began, and the rate
+// that was reached.
 func measureLateness(b testing.TB, s service, jobs, rate int) (late []time.Duration,
 	perSecond float64) {
 	due := make([]time.Time, jobs)
