@@ -1,9 +1,10 @@
-package main
+package command
 
 import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/go-timingwheel/timingwheel/jobqueue"
 	"github.com/go-timingwheel/timingwheel/jobqueue/internal/manage"
@@ -33,8 +34,8 @@ func verify(c *call) error {
 	if path == "" {
 		path = c.file
 	}
-	if path == "" || c.url != "" {
-		return misused("it needs the path of a store")
+	if path == "" || c.url != "" || strings.Contains(path, "://") {
+		return misused("it needs the path of a store; there is none in Redis")
 	}
 	if err := isStore(path); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"errors"
@@ -213,7 +213,11 @@ func backup(c *call) error {
 		return err
 	}
 	return c.using(func() error {
-		return c.do(manage.Action{Do: manage.DoBackup, Backup: c.arg(0)},
+		err := c.do(manage.Action{Do: manage.DoBackup, Backup: c.arg(0)},
 			func(r *manage.Result) string { return "the backup is " + r.Backup })
+		if _, isLocal := c.Service.(manage.Local); isLocal && errors.Is(err, jobqueue.ErrNoBackup) {
+			return fmt.Errorf("%w: Redis copies its own, with BGSAVE", err)
+		}
+		return err
 	})
 }
