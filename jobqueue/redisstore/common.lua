@@ -169,15 +169,17 @@ local function hasLongKeys(q)
   return q.longKeys
 end
 
--- idOfKey returns the id of the live job with a key, given the hash of the key, or nil.
+-- idOfKey returns the id of the live job with a key, given the hash of the key, or nil, and whether
+-- the hash is the field of a record.
 local function idOfKey(q, hash, key)
   if key == '' then return end
-  if call('HEXISTS', q.b, hash) == 1 then
+  local taken = call('HEXISTS', q.b, hash) == 1
+  if taken then
     local j = parse(call('HGET', q.b, hash))
-    if j.key == key then return hash .. j.low end
+    if j.key == key then return hash .. j.low, taken end
   end
   local member = hasLongKeys(q) and call('HGET', q.k, key)
-  return member and sub(member, 7) or nil
+  return member and sub(member, 7) or nil, taken
 end
 
 -- hashOf returns the hash of a key. Go passes it with what has a key.

@@ -201,6 +201,8 @@ local function due(kind, ms, ns)
   return ms
 end
 
+local packedNow = pack('>I6', now)
+
 local function add(q, i, meta, key, tail)
   local id, hash, kind, ms, ns, on, retry, chosen, priority, size = read('>c8c4BI6I4BBBBI4', meta)
   local a = q.adds
@@ -213,7 +215,12 @@ local function add(q, i, meta, key, tail)
     if retry == 1 and (there or call('ZSCORE', q.x, 'r' .. id)) then return end
     if there then return say(i, 'K') end
   end
-  local old = a.byKey[key] or idOfKey(q, hash, key)
+  local old, taken = a.byKey[key], a.fields[hash] -- whether the hash is the field of a record
+  if not old then
+    local there
+    old, there = idOfKey(q, hash, key)
+    taken = taken or there
+  end
   if old then
     if on == 0 then return say(i, 'k', old) end
     if on == 2 then return say(i, 'K') end
@@ -229,18 +236,19 @@ local function add(q, i, meta, key, tail)
   end
   create(q)
   a = q.adds -- makeRoom may have written them
-  if old then erase(q, old) end
+  if old then
+    erase(q, old)
+    taken = call('HEXISTS', q.b, hash) == 1
+  end
   sequence = sequence + 1
-  local short = key ~= '' and chosen == 0 and not a.fields[hash] and
-    call('HEXISTS', q.b, hash) == 0
+  local short = key ~= '' and chosen == 0 and not taken
   local when, ps = due(kind, ms, ns), pack('>BI5', priority, 2 * sequence + (short and 1 or 0))
-  local member = ps .. id
-  local field = fieldOf(member)
+  local member, field, n = ps .. id, short and hash or id, #a.members
   touch(q, when)
-  a.members[#a.members + 1] = when
-  a.members[#a.members + 1] = member
-  a.records[#a.records + 1] = field
-  a.records[#a.records + 1] = ps .. sub(id, 5) .. pack('>I6', now) .. tail
+  a.members[n + 1] = when
+  a.members[n + 2] = member
+  a.records[n + 1] = field
+  a.records[n + 2] = ps .. sub(id, 5) .. packedNow .. tail
   a.fields[field] = true
   if key ~= '' then
     a.byKey[key] = id

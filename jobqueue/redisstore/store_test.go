@@ -393,18 +393,37 @@ func TestIdle(t *testing.T) {
 	require.Less(t, count()-before-1, 2*span, "less than one a second for each process")
 }
 
-// TestKeysWithOneHash compares random operations on jobs whose keys have the same hash, which only
-// one of them can be found by, with those of a store in memory.
-func TestKeysWithOneHash(t *testing.T) {
-	var keys []string
+func keysWithOneHash() []string {
 	seen := map[uint32]string{}
-	for i := 0; len(keys) == 0; i++ {
+	for i := 0; ; i++ {
 		key := fmt.Sprint("key ", i)
 		if other, ok := seen[redisstore.HashOf(key)]; ok {
-			keys = []string{other, key}
+			return []string{other, key}
 		}
 		seen[redisstore.HashOf(key)] = key
 	}
+}
+
+// TestKeysWithOneHashInAGroup adds their jobs before either is written.
+func TestKeysWithOneHashInAGroup(t *testing.T) {
+	s := open(t, startServer(t).client(t))
+	var ops []store.Op
+	keys := keysWithOneHash()
+	for _, key := range keys {
+		ops = append(ops, &store.Add{Job: store.Job{Queue: q, Key: key, Body: []byte(key)}})
+	}
+	do(t, s, ops...)
+	var bodies []string
+	for _, j := range claim(t, s, 3) {
+		bodies = append(bodies, string(j.Body))
+	}
+	require.Equal(t, keys, bodies)
+}
+
+// TestKeysWithOneHash compares random operations on jobs whose keys have the same hash, which only
+// one of them can be found by, with those of a store in memory.
+func TestKeysWithOneHash(t *testing.T) {
+	keys := keysWithOneHash()
 	server := startServer(t)
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	now := time.Now().Truncate(time.Millisecond)
