@@ -106,7 +106,8 @@ var meanings = []struct {
 	{"ERR invalid password", final},
 }
 
-var ourErrors = []error{store.ErrCorrupt, store.ErrNewer, ErrEviction, ErrVersion, ErrShards}
+var ourErrors = []error{store.ErrCorrupt, store.ErrNewer, ErrEviction, ErrVersion, ErrAppendOnly,
+	ErrShards}
 
 // judge says what an error means.
 func judge(err error) meaning {
@@ -147,6 +148,9 @@ func judge(err error) meaning {
 
 // named adds the name of an error that the user can do something about.
 func named(err error) error {
+	if errors.Is(err, ErrReplicas) {
+		return err
+	}
 	switch judge(err) {
 	case noMemory:
 		return fmt.Errorf("%w: %w", ErrMemory, err)
@@ -222,7 +226,7 @@ func (s *Store) run(ctx context.Context, chains map[tag][]*call) error {
 		if len(wave) == 0 {
 			break
 		}
-		s.exec(ctx, wave)
+		s.exec(t, wave)
 		wait := false
 		for _, c := range wave {
 			switch m := s.settle(c); m {
@@ -261,17 +265,21 @@ func (s *Store) run(ctx context.Context, chains map[tag][]*call) error {
 }
 
 // exec sends calls in one pipeline. Each gets a lane and a number when it is sent first.
-func (s *Store) exec(ctx context.Context, wave []*call) {
+func (s *Store) exec(t *trial, wave []*call) {
+	if s.confirms() && slices.ContainsFunc(wave, func(c *call) bool { return c.lasts }) {
+		s.execConfirmed(t, wave)
+		return
+	}
 	if len(wave) == 1 {
 		c := wave[0]
-		c.cmd = s.client.Do(ctx, s.encode(c)...)
+		c.cmd = s.client.Do(t.ctx, s.encode(c)...)
 		return
 	}
 	pipe := s.client.Pipeline()
 	for _, c := range wave {
-		c.cmd = pipe.Do(ctx, s.encode(c)...)
+		c.cmd = pipe.Do(t.ctx, s.encode(c)...)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its error
+	_, _ = pipe.Exec(t.ctx) // each command has its error
 }
 
 // settle reads the answer to a call.
@@ -293,6 +301,13 @@ func (s *Store) settle(c *call) meaning {
 		return m
 	}
 	c.full = false
+	if c.unconfirmed != nil {
+		c.err, c.unknown = c.unconfirmed, true
+		if m := judge(c.err); m == final || m == broken {
+			return m
+		}
+		return unknown
+	}
 	rest, err := s.apply(c, reply)
 	if err != nil {
 		c.err = err

@@ -25,6 +25,8 @@ type call struct {
 	jobs   int // at most perCall
 	bytes  int
 	claims bool
+	grows  bool // it needs memory, for jobs or settings
+	lasts  bool // it is confirmed before it is answered, if the Store is to
 
 	lane    int // 0 before it was sent first
 	number  uint64
@@ -33,6 +35,8 @@ type call struct {
 	unknown bool // it may have been carried out
 	cmd     *redis.Cmd
 	err     error
+
+	unconfirmed error // why it is not confirmed although it was carried out
 }
 
 // A slot is an operation of a call, with what was made up for it, which stays the same if the call
@@ -210,8 +214,16 @@ func put(chains map[tag][]*call, shard int, sl slot, jobs, bytes int) {
 		c = &call{tag: t}
 		chains[t] = append(chain, c)
 	}
-	if _, ok := sl.op.(*store.Claim); ok {
+	switch op := sl.op.(type) {
+	case *store.Claim:
 		c.claims = true
+	case *store.Extend:
+	case *store.Finish:
+		c.lasts = c.lasts || !op.Lazy
+	case *store.Add, *store.Update, *store.Configure:
+		c.grows, c.lasts = true, true
+	default:
+		c.lasts = true
 	}
 	c.slots = append(c.slots, sl)
 	c.jobs += jobs
@@ -414,7 +426,7 @@ func (c *call) shrink(err error) bool {
 		}
 		return false
 	}
-	c.slots = kept
+	c.slots, c.grows = kept, false
 	return len(kept) > 0
 }
 

@@ -85,6 +85,10 @@ if last == number then
       for p, v in ipairs(jobs) do a[7 + p] = v end
     end
   end
+  -- A WAIT behind this call is about what its connection writes. Memory is freed first, so that
+  -- nothing is refused for lack of it.
+  call('HDEL', tagKey, 'v')
+  call('HSET', tagKey, 'v', 1)
   return was
 end
 

@@ -16,7 +16,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +61,8 @@ type settings struct {
 	shards   int // 0 for what the server says
 	patience time.Duration
 	evicting bool
+	replicas int              // that WAIT waits for; 0 for none
+	files    int              // the append-only files that WAITAOF waits for; 0 for none
 	clock    func() time.Time // of tests; nil for the server's
 }
 
@@ -115,8 +116,16 @@ var (
 	// noeviction or to one of the volatile policies.
 	ErrEviction = errors.New("redis removes keys when its memory is full")
 
-	// ErrVersion says that the server is older than Redis 5.
+	// ErrVersion says that the server is older than Redis 5, or than an option requires.
 	ErrVersion = errors.New("redis is too old")
+
+	// ErrAppendOnly says that the server has no append-only file, which WithAppendOnly requires.
+	ErrAppendOnly = errors.New("redis has no append-only file")
+
+	// ErrReplicas says that too few servers have confirmed in the time of WithPatience what
+	// WithReplicas and WithAppendOnly ask for. The call is carried out, but a failover may lose it,
+	// so the error also matches store.ErrUnknown.
+	ErrReplicas = errors.New("too few servers of redis have confirmed the call")
 
 	// ErrShards says that the jobs are spread over another number of shards than WithShards says.
 	ErrShards = errors.New("redis has another number of shards")
@@ -226,9 +235,18 @@ func (s *Store) judge(info string, err error) error {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		fields[name] = value
 	}
-	version, _, _ := strings.Cut(fields["redis_version"], ".")
-	if n, err := strconv.Atoi(version); err == nil && n < 5 {
-		return fmt.Errorf("%w: %s, not 5 or newer", ErrVersion, fields["redis_version"])
+	version := fields["redis_version"]
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n == 2 {
+		if major < 5 {
+			return fmt.Errorf("%w: %s, not 5 or newer", ErrVersion, version)
+		}
+		if s.set.files > 0 && (major < 7 || major == 7 && minor < 2) {
+			return fmt.Errorf("%w: %s, and WithAppendOnly takes 7.2 or newer", ErrVersion, version)
+		}
+	}
+	if s.set.files > 0 && fields["aof_enabled"] != "1" {
+		return fmt.Errorf("%w: set appendonly yes", ErrAppendOnly)
 	}
 	policy := fields["maxmemory_policy"]
 	if strings.HasPrefix(policy, "allkeys") && !s.set.evicting {
