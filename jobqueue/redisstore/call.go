@@ -199,12 +199,15 @@ func (s *Store) repeat(ctx context.Context, f func(context.Context) error) error
 		err := f(ctx)
 		switch judge(err) {
 		case carriedOut:
+			s.well(s.placeOf(tag{}, aboutReads))
 			return nil
 		case again, unknown, noScript:
+			s.met(ctx, s.placeOf(tag{}, aboutReads), named(err), false)
 			if t.next() {
 				continue
 			}
 		}
+		s.met(ctx, s.placeOf(tag{}, aboutReads), named(err), true)
 		return named(err)
 	}
 }
@@ -229,7 +232,9 @@ func (s *Store) run(ctx context.Context, chains map[tag][]*call) error {
 		s.exec(t, wave)
 		wait := false
 		for _, c := range wave {
-			switch m := s.settle(c); m {
+			m := s.settle(ctx, c)
+			s.note(ctx, c, m)
+			switch m {
 			case carriedOut:
 				executed = true
 				chains[c.tag] = chains[c.tag][1:]
@@ -240,14 +245,14 @@ func (s *Store) run(ctx context.Context, chains map[tag][]*call) error {
 				wait = true
 			default:
 				c.unknown = c.unknown || m == broken
-				errs = append(errs, s.giveUp(c, chains))
+				errs = append(errs, s.giveUp(ctx, c, chains))
 				executed = executed || c.unknown
 			}
 		}
 		if wait && !t.next() {
 			for tg, chain := range chains {
 				if len(chain) > 0 {
-					errs = append(errs, s.giveUp(chain[0], chains))
+					errs = append(errs, s.giveUp(ctx, chain[0], chains))
 					executed = executed || chain[0].unknown
 				}
 				delete(chains, tg)
@@ -283,7 +288,7 @@ func (s *Store) exec(t *trial, wave []*call) {
 }
 
 // settle reads the answer to a call.
-func (s *Store) settle(c *call) meaning {
+func (s *Store) settle(ctx context.Context, c *call) meaning {
 	reply, err := c.cmd.Slice()
 	c.err = err
 	m := judge(err)
@@ -292,6 +297,7 @@ func (s *Store) settle(c *call) meaning {
 		c.full = true
 		return m
 	case noMemory:
+		s.met(ctx, s.placeOf(c.tag, aboutMemory), named(err), true)
 		if c.shrink(err) {
 			return m
 		}
@@ -321,8 +327,9 @@ func (s *Store) settle(c *call) meaning {
 }
 
 // giveUp ends a call and those behind it.
-func (s *Store) giveUp(c *call, chains map[tag][]*call) error {
+func (s *Store) giveUp(ctx context.Context, c *call, chains map[tag][]*call) error {
 	err := named(c.err)
+	s.met(ctx, s.placeOf(c.tag, ""), err, true)
 	for _, later := range chains[c.tag] {
 		for i := range later.slots {
 			out := later.slots[i].op.Outcome()

@@ -96,11 +96,49 @@ func TestCluster(t *testing.T) {
 			},
 		})
 	})
+	t.Run("Replicas", func(t *testing.T) { clusterReplicas(t, c) })
 	t.Run("Reshard", func(t *testing.T) { reshard(t, c) })
+	t.Run("Reshard with replicas", func(t *testing.T) { reshard(t, c, redisstore.WithReplicas(1)) })
+}
+
+// clusterReplicas has each node's jobs confirmed by its own replica.
+func clusterReplicas(t *testing.T, c *cluster) {
+	client := c.client(t)
+	s := open(t, client, redisstore.WithReplicas(1), redisstore.WithPrefix("replicas"))
+	group := func(n int) (ops []store.Op) {
+		for range n {
+			ops = append(ops, &store.Add{Job: text("x")})
+		}
+		return ops
+	}
+	do(t, s, group(100)...)
+	slots, err := client.ClusterSlots(t.Context()).Result()
+	require.NoError(t, err)
+	require.Len(t, slots[0].Nodes, 2)
+	for _, node := range c.nodes {
+		if node.Addr == slots[0].Nodes[1].Addr {
+			require.NoError(t, node.Freeze())
+			defer func() { require.NoError(t, node.Thaw()) }()
+		}
+	}
+	hasty := open(t, client, redisstore.WithReplicas(1), redisstore.WithPrefix("replicas"),
+		redisstore.WithPatience(time.Second))
+	ops := group(100)
+	require.ErrorIs(t, hasty.Do(t.Context(), ops), redisstore.ErrReplicas)
+	confirmed := 0
+	for _, op := range ops {
+		if err := op.Outcome().Err; err == nil {
+			confirmed++
+		} else {
+			require.ErrorIs(t, err, redisstore.ErrReplicas)
+		}
+	}
+	require.NotZero(t, confirmed, "those of the other nodes")
+	require.Less(t, confirmed, 100)
 }
 
 // reshard moves slots that are busy from node to node.
-func reshard(t *testing.T, c *cluster) {
+func reshard(t *testing.T, c *cluster, opts ...redisstore.Option) {
 	client := c.client(t)
 	slots, err := client.ClusterSlots(t.Context()).Result()
 	require.NoError(t, err)
@@ -126,9 +164,9 @@ func reshard(t *testing.T, c *cluster) {
 			shards += n
 		}
 	}
-	l := startLoad(t, func() redis.UniversalClient {
+	l := startLoadWith(t, func() redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.addrs})
-	}, queues...)
+	}, opts, queues...)
 	l.progress(200)
 	moved := time.Now()
 	for i := len(slots) - 1; i >= 0; i-- { // so that each has its first slots still

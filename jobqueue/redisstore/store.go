@@ -16,6 +16,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,7 @@ type Store struct {
 	low     atomic.Uint32 // the low half of the last ID of a job with a key
 	offset  atomic.Int64  // of the server's clock to this process's, in milliseconds
 	known   sync.Map      // the names that are in the set of queues
+	health  health
 
 	mu     sync.Mutex
 	closed bool
@@ -60,6 +62,7 @@ type settings struct {
 	prefix   string
 	shards   int // 0 for what the server says
 	patience time.Duration
+	log      *slog.Logger
 	evicting bool
 	replicas int              // that WAIT waits for; 0 for none
 	files    int              // the append-only files that WAITAOF waits for; 0 for none
@@ -140,7 +143,7 @@ var (
 func New(client redis.UniversalClient, opts ...Option) *Store {
 	s := &Store{
 		client: client,
-		set:    settings{prefix: "jobqueue", patience: 10 * time.Second},
+		set:    settings{prefix: "jobqueue", patience: 10 * time.Second, log: slog.Default()},
 		ending: make(chan struct{}),
 		lost:   map[tag][]lostCall{},
 		queues: map[string]*queue{},
@@ -203,14 +206,23 @@ func (s *Store) prepare(ctx context.Context) error {
 	if s.ready.Load() {
 		return nil
 	}
-	if err := s.repeat(ctx, s.checkServers); err != nil {
-		return err
-	}
-	if err := s.repeat(ctx, s.readMeta); err != nil {
+	err := s.repeat(ctx, func(ctx context.Context) error {
+		if err := s.checkServers(ctx); err != nil {
+			return err
+		}
+		return s.readMeta(ctx)
+	})
+	if err != nil {
 		return err
 	}
 	s.ready.Store(true)
 	return nil
+}
+
+// clustered reports whether there are several servers with jobs.
+func (s *Store) clustered() bool {
+	_, ok := s.client.(*redis.ClusterClient)
+	return ok
 }
 
 // checkServers looks at the version and the eviction policy of each server that has jobs.
@@ -261,7 +273,7 @@ func (s *Store) readMeta(ctx context.Context) error {
 	shards := s.set.shards
 	if shards == 0 {
 		shards = 1
-		if _, ok := s.client.(*redis.ClusterClient); ok {
+		if s.clustered() {
 			shards = 8
 		}
 	}

@@ -35,13 +35,20 @@ type load struct {
 // startLoad has two processes work and four callers of each add jobs, at a pace that one process
 // can bear on a slow machine.
 func startLoad(t testing.TB, connect func() redis.UniversalClient, queues ...string) *load {
+	return startLoadWith(t, connect, nil, queues...)
+}
+
+func startLoadWith(t testing.TB, connect func() redis.UniversalClient, opts []redisstore.Option,
+	queues ...string,
+) *load {
+	opts = append(opts, redisstore.WithPatience(time.Minute))
 	l := &load{
 		TB: t, queues: queues, stop: make(chan struct{}),
 		added: map[string]jobqueue.ID{}, done: map[string]map[jobqueue.ID]int{},
 	}
 	for process := range 2 {
 		client := connect()
-		c := jobqueue.New(redisstore.New(client, redisstore.WithPatience(time.Minute)),
+		c := jobqueue.New(redisstore.New(client, opts...),
 			jobqueue.WithLogger(slog.New(slog.DiscardHandler)))
 		l.clients = append(l.clients, c)
 		for _, queue := range queues {
