@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	// Most tests that are parallel wait most of the time. -parallel comes after it.
 	_ = flag.Set("test.parallel", "8")
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // the trouble is what tests are about
 	code := m.Run()
 	if theClient != nil {
 		_ = theClient.Close()

@@ -38,17 +38,21 @@ func startLoad(t testing.TB, connect func() redis.UniversalClient, queues ...str
 	return startLoadWith(t, connect, nil, queues...)
 }
 
+// startLoadWith starts a load whose second process has a Store with opts.
 func startLoadWith(t testing.TB, connect func() redis.UniversalClient, opts []redisstore.Option,
 	queues ...string,
 ) *load {
-	opts = append(opts, redisstore.WithPatience(time.Minute))
 	l := &load{
 		TB: t, queues: queues, stop: make(chan struct{}),
 		added: map[string]jobqueue.ID{}, done: map[string]map[jobqueue.ID]int{},
 	}
 	for process := range 2 {
 		client := connect()
-		c := jobqueue.New(redisstore.New(client, opts...),
+		all := []redisstore.Option{redisstore.WithPatience(time.Minute)}
+		if process == 1 {
+			all = append(all, opts...)
+		}
+		c := jobqueue.New(redisstore.New(client, all...),
 			jobqueue.WithLogger(slog.New(slog.DiscardHandler)))
 		l.clients = append(l.clients, c)
 		for _, queue := range queues {
