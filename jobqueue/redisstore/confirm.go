@@ -25,8 +25,8 @@ const confirmTime = time.Second
 
 // WithReplicas has each call that changes jobs wait until n replicas have received it. A failover
 // to one of them then loses nothing that was confirmed. If fewer than n confirm while the call is
-// tried, it fails with ErrReplicas. Claims, extended leases and outcomes of attempts do not wait: if
-// a failover loses them, their jobs are delivered again.
+// tried, it fails with ErrReplicas. Claims, extended leases and lazy outcomes of attempts do not
+// wait: if a failover loses them, their jobs are delivered again.
 func WithReplicas(n int) Option {
 	if n < 1 {
 		panic("redisstore: WithReplicas of a number below 1")
