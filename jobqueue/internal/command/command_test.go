@@ -343,7 +343,9 @@ func TestMisuse(t *testing.T) {
 		"requeue q", "requeue q 0000000000002 -all", "purge q", "purge q -state leased", "pause",
 		"backup", "list -nonsense", "watch -every 1ms -url http://x/",
 		"stats -file a -url http://x/", "stats -url ftp://x/",
-		"stats -url x", "stats -url redis://localhost:6379/0", "verify redis://localhost:6379/0", "list -after x", "dead -after x", "list -limit 0", "list -limit 1001",
+		"stats -url x",
+		"stats -url redis://localhost:6379/0", "verify redis://localhost:6379/0",
+		"list -after x", "dead -after x", "list -limit 0", "list -limit 1001",
 		"add q -at yesterday", "add q -in soon", "add q -in 1h -at 2001-01-01",
 		"add q -on-conflict x", "verify", "watch -file x",
 	} {

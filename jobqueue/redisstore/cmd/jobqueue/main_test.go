@@ -145,7 +145,8 @@ func TestNoQueue(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: addr, Password: "secret"})
 	defer client.Close()
 	for _, c := range []struct{ address, want string }{
-		{"redis://:secret@" + addr + "/0", "redis://:xxxxx@" + addr + "/0: there is no job queue in it"},
+		{"redis://:secret@" + addr + "/0",
+			"redis://:xxxxx@" + addr + "/0: there is no job queue in it"},
 		{"redis://" + addr, "NOAUTH"},
 		{"redis://:wrong@" + addr, "WRONGPASS"},
 		{"redis://:secret@" + addr + "?prefix={}", "the prefix has braces"},
@@ -163,15 +164,18 @@ func TestNoQueue(t *testing.T) {
 // TestPrefix: the parameter prefix is the one of the store, and evicting servers may be looked at.
 func TestPrefix(t *testing.T) {
 	addr := startServer(t, "--maxmemory-policy", "allkeys-lru")
-	shop(t, addr, redisstore.WithPrefix("shop"), redisstore.WithEviction(), redisstore.WithShards(3))
-	printed, status := run(t, "redis://"+addr+"?prefix=shop", "show orders/expire -key order-2 -body")
+	shop(t, addr, redisstore.WithPrefix("shop"), redisstore.WithEviction(),
+		redisstore.WithShards(3))
+	printed, status := run(t, "redis://"+addr+"?prefix=shop",
+		"show orders/expire -key order-2 -body")
 	require.Zero(t, status, printed)
 	require.Equal(t, `{"order":2}`, printed)
 	printed, status = run(t, "redis://"+addr, "stats")
 	require.Equal(t, 1, status, printed)
 }
 
-// TestOtherServers: the address of a Sentinel leads to its master, and that of a node to its Cluster.
+// TestOtherServers: the address of a Sentinel leads to its master, and that of a node to its
+// Cluster.
 func TestOtherServers(t *testing.T) {
 	addr := startServer(t)
 	shop(t, addr)
