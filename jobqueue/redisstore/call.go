@@ -240,6 +240,7 @@ func (s *Store) run(ctx context.Context, chains map[tag][]*call) error {
 				chains[c.tag] = chains[c.tag][1:]
 				s.release(c)
 			case noScript, noMemory:
+				executed = executed || c.begun
 			case again, unknown:
 				c.unknown = c.unknown || m == unknown
 				wait = true
@@ -320,7 +321,7 @@ func (s *Store) settle(ctx context.Context, c *call) meaning {
 		return broken
 	}
 	if rest {
-		c.number, c.unknown = 0, false
+		c.number, c.unknown, c.begun = 0, false, true
 		return noScript // to be sent at once
 	}
 	return carriedOut

@@ -32,6 +32,7 @@ type call struct {
 	number  uint64
 	lost    []lostCall
 	full    bool // send the text of the script
+	begun   bool // some of it was carried out
 	unknown bool // it may have been carried out
 	cmd     *redis.Cmd
 	err     error
@@ -50,6 +51,7 @@ type slot struct {
 	fresh int      // of most, those that are to be fresh
 	free  int      // of most, those that workers are free for
 	claim uint64   // the number of a Claim among those of its queue
+	from  int64    // at which dead job a Requeue goes on
 }
 
 // index returns the number of a queue in the call, from 1 on.
@@ -375,7 +377,7 @@ func (s *Store) appendOp(args []any, sl *slot) []any {
 		return append(args, "u", id, key, op.Body)
 	case *store.Requeue:
 		id, key := refArgs(op.Ref)
-		return append(args, "w", id, key, op.Max)
+		return append(args, "w", id, key, op.Max-op.N, sl.from)
 	case *store.Purge:
 		return append(args, "p", int(op.State), op.Max)
 	}
@@ -468,7 +470,10 @@ func (s *Store) apply(c *call, reply []any) (rest bool, err error) {
 		case "n":
 			switch op := sl.op.(type) {
 			case *store.Requeue:
-				op.N = int(a[2].(int64))
+				op.N += int(a[2].(int64))
+				if len(a) > 3 {
+					sl.from = a[3].(int64)
+				}
 			case *store.Purge:
 				op.N = int(a[2].(int64))
 			}

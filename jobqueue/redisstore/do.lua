@@ -23,7 +23,12 @@ for i = 1, ARGV[4] do
   byName[name] = queues[i]
   for _, letter in ipairs({'v', 'b', 'p', 'l', 'a'}) do names[#names + 1] = letter .. name end
 end
-local kept = call('HMGET', tagKey, spread(names))
+local kept = {}
+for p = 1, #names, 1000 do -- Lua passes no more than some thousand arguments
+  for _, value in ipairs(call('HMGET', tagKey, spread(names, p, math.min(p + 999, #names)))) do
+    kept[#kept + 1] = value
+  end
+end
 local session = sub(lane, 2, 17) -- of the process
 
 -- How late a process may be to what it waits for, before another takes its place.
@@ -129,12 +134,17 @@ local function before(a, b)
   return read('>I6', a.member) < read('>I6', b.member)
 end
 
-local missing -- the queues that a call must declare too
+-- The queues that a call must declare too. If it is set, what is left of the call is sent again.
+local missing
+
+-- How many jobs an operation deals with before other clients have their turn.
+local part = 1000
 
 -- makeRoom returns whether there is room for so many bytes, and buries jobs to make it, as the
--- limits say. The job old is about to be replaced and counts no longer.
+-- limits say. The job old is about to be replaced and counts no longer. A limit may have been set
+-- far below what there is.
 local function makeRoom(q, old, size)
-  local victims, taken = {}, {}
+  local victims, taken, more = {}, {}, false
   for _, scope in ipairs({q, space}) do
     local l = scope.limits
     if l then
@@ -150,7 +160,7 @@ local function makeRoom(q, old, size)
       for _, v in ipairs(victims) do jobs, bytes = jobs - 1, bytes - v.size end
       if (jobs >= l.jobs or bytes + size > l.bytes) and not l.drop then return false end
       local rank = {}
-      while jobs >= l.jobs or bytes + size > l.bytes do
+      while not more and (jobs >= l.jobs or bytes + size > l.bytes) do
         if scope == space and not missing then
           local declared = {}
           for _, other in ipairs(queues) do declared['v' .. other.name] = true end
@@ -187,6 +197,7 @@ local function makeRoom(q, old, size)
         j.q = victim.q
         victims[#victims + 1] = j
         jobs, bytes = jobs - 1, bytes - j.size
+        more = #victims == part
       end
     end
   end
@@ -195,7 +206,8 @@ local function makeRoom(q, old, size)
     move(j.q, j, 'd', now)
     note(j.q, j)
   end
-  return true
+  if more then missing, changed = {}, true end
+  return not more
 end
 
 -- due returns the time that a When says.
@@ -545,7 +557,7 @@ local function revive(q, j)
   changed = true
 end
 
-local function requeue(q, i, id, key, most)
+local function requeue(q, i, id, key, most, from)
   flush(q)
   if id ~= '' or key ~= '' then
     local j = find(q, id, key)
@@ -554,9 +566,14 @@ local function requeue(q, i, id, key, most)
     revive(q, j)
     return say(i, 'n', 1)
   end
-  most = math.min(tonumber(most), 1000)
-  local n, from = 0, 0
+  most = math.min(tonumber(most), part)
+  local n, begin = 0, tonumber(from)
+  from = begin
   while n < most do
+    if from - begin >= part then -- of jobs that stay dead
+      missing = {}
+      return say(i, 'n', n, from)
+    end
     local members = call('ZRANGE', q.d, from, from + 99)
     if #members == 0 then break end
     for _, member in ipairs(members) do
@@ -637,7 +654,7 @@ local function undo(field, lost)
 end
 
 -- How many elements of ARGV belong to an operation, and how many operations it stands for.
-local forms = {a = 3, c = 1, k = 1, f = 3, e = 1, d = 2, r = 3, u = 3, w = 3, p = 2, s = 2, S = 1}
+local forms = {a = 3, c = 1, k = 1, f = 3, e = 1, d = 2, r = 3, u = 3, w = 4, p = 2, s = 2, S = 1}
 local operations = {a = add, c = claim, k = acks, f = finish, e = extend, d = cancel,
   r = reschedule, u = update, w = requeue, p = purge}
 
@@ -654,7 +671,7 @@ while at <= #ARGV and not missing do
     local x, y, z = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
     if letter == 's' then configure(q, x, y)
     elseif letter == 'S' then configureSpace(x)
-    else operations[letter](q, done + 1, x, y, z)
+    else operations[letter](q, done + 1, x, y, z, ARGV[at + 4])
     end
     if not missing then done = done + (letter == 'k' and #x / 16 or 1) end
     at = at + 1 + forms[letter]

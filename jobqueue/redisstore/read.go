@@ -115,6 +115,11 @@ func shownJob(queue string, a []any, now int64) (l listed, err error) {
 	return l, err
 }
 
+func compareListed(a, b listed) int {
+	return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.rank, b.rank),
+		cmp.Compare(a.ID, b.ID))
+}
+
 // List implements store.Store. A Cursor is the place of the last job: score and member.
 func (s *Store) List(
 	ctx context.Context, queue string, state store.State, after store.Cursor, limit int,
@@ -141,7 +146,7 @@ func (s *Store) List(
 	if err != nil {
 		return nil, "", err
 	}
-	var all []listed
+	var all, ends []listed // ends has the last job of each answer that is cut short
 	for _, answer := range answers {
 		for _, a := range answer[2].([]any) {
 			l, err := shownJob(queue, a.([]any), answer[0].(int64))
@@ -150,16 +155,25 @@ func (s *Store) List(
 			}
 			all = append(all, l)
 		}
+		if answer[3].(int64) == 1 {
+			ends = append(ends, all[len(all)-1])
+		}
 	}
-	slices.SortStableFunc(all, func(a, b listed) int {
-		return cmp.Or(cmp.Compare(a.score, b.score), cmp.Compare(a.rank, b.rank),
-			cmp.Compare(a.ID, b.ID))
-	})
-	for _, l := range all[:min(limit, len(all))] {
+	slices.SortStableFunc(all, compareListed)
+	isCut := len(all) > limit
+	all = all[:min(limit, len(all))]
+	if len(ends) > 0 {
+		first := slices.MinFunc(ends, compareListed)
+		for len(all) > 0 && compareListed(all[len(all)-1], first) > 0 {
+			all = all[:len(all)-1]
+		}
+		isCut = true
+	}
+	for _, l := range all {
 		jobs = append(jobs, l.Job)
 	}
-	if len(all) > limit {
-		last := all[limit-1]
+	if isCut {
+		last := all[len(all)-1]
 		next = store.Cursor(fmt.Sprintf("%d.%x", last.score, last.rank+idBytes(last.ID)))
 	}
 	return jobs, next, nil

@@ -18,6 +18,9 @@ if letter == 'g' then -- Get: id, key
   return {now, rem, j and shown(j.member, j.list, j.score) or false}
 end
 
+-- At how many bytes a list ends before its limit.
+local listBytes = 8 * 1024 * 1024
+
 -- behind reports whether the member a comes behind b: by priority and sequence, and if these are
 -- equal, as members of different shards may be, by id. Lua's < follows the locale of the server.
 local function behind(a, b)
@@ -47,6 +50,14 @@ end
 if letter == 'l' then -- List: state, limit, and the score and member of the cursor
   expire(q)
   local state, limit, jobs = tonumber(x), tonumber(y), {}
+  -- put adds a job, and returns whether the answer is as large as it may be.
+  local bytes = 0
+  local function put(s, at)
+    s[6] = at
+    jobs[#jobs + 1] = s
+    bytes = bytes + #s[4]
+    return bytes >= listBytes
+  end
   if state == 3 then -- Leased: l is in the order of the ends
     local members, all = call('ZRANGEBYSCORE', q.l, '-inf', '(inf'), {}
     for p, member in ipairs(members) do
@@ -62,11 +73,10 @@ if letter == 'l' then -- List: state, limit, and the score and member of the cur
       if #jobs == limit then break end
       if z == '' or a.due > score or a.due == score and behind(a.member, ARGV[7]) then
         local s = shown(a.member, 'l', call('ZSCORE', q.l, a.member))
-        s[6] = string.format('%.0f', a.due)
-        jobs[#jobs + 1] = s
+        if put(s, string.format('%.0f', a.due)) then return {now, rem, jobs, 1} end
       end
     end
-    return {now, rem, jobs}
+    return {now, rem, jobs, 0}
   end
   local list = ({'z', 'z', nil, 'd', 'f'})[state]
   local from, to = 0, call('ZCOUNT', q[list], '-inf', '(inf')
@@ -77,10 +87,9 @@ if letter == 'l' then -- List: state, limit, and the score and member of the cur
   local found = to > from and call('ZRANGE', q[list], from, to - 1, 'WITHSCORES') or {}
   for p = 1, #found, 2 do
     local s = shown(found[p], list, tonumber(found[p + 1]))
-    s[6] = s[3]
-    jobs[#jobs + 1] = s
+    if put(s, s[3]) then return {now, rem, jobs, 1} end
   end
-  return {now, rem, jobs}
+  return {now, rem, jobs, 0}
 end
 
 if letter == 'i' then -- a queue's line of Queues

@@ -78,7 +78,7 @@ func WithPrefix(prefix string) Option {
 }
 
 // WithShards spreads each queue over n parts, which a Cluster keeps on its nodes. By default there
-// is 1, and on a Cluster there are 8. The number is stored with the first job, and a Store that
+// is 1, and on a Cluster there are 8. The number is stored by the first call, and a Store that
 // asks for another one gets ErrShards. With several shards, the order of claims and limits hold for
 // each of them: jobs that are due at about the same time may be claimed in another order, and each
 // shard has its share of a limit.
