@@ -69,7 +69,8 @@ type settings struct {
 	clock    func() time.Time // of tests; nil for the server's
 }
 
-// WithPrefix has all keys begin with prefix instead of "jobqueue". It must not hold braces.
+// WithPrefix has all keys begin with prefix instead of "jobqueue". It must not hold braces. Stores
+// with the prefixes shop and shop:2 may meet, as a queue of the first may be named 2:letters.
 func WithPrefix(prefix string) Option {
 	if prefix == "" || strings.ContainsAny(prefix, "{}") {
 		panic("redisstore: WithPrefix of a text that is empty or has braces")
