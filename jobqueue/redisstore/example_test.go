@@ -27,7 +27,8 @@ func Example() {
 		stop()
 		return nil
 	})
-	_, err := q.Add(ctx, "orders/expire", nil, jobqueue.Key("order-17"), jobqueue.In(30*time.Minute))
+	_, err := q.Add(ctx, "orders/expire", nil,
+		jobqueue.Key("order-17"), jobqueue.In(30*time.Minute))
 	if err != nil {
 		log.Fatal(err)
 	}
