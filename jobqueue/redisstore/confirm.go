@@ -122,7 +122,7 @@ func (s *Store) confirm(t *trial, pipe redis.Pipeliner) func() error {
 		if waitAOF != nil {
 			n, err := waitAOF.Int64Slice()
 			if err == nil && (len(n) != 2 || n[0] < 1 || n[1] < int64(s.set.files-1)) {
-				err = fmt.Errorf("%w: append-only files of the server and of replicas: %d, not 1 and %d",
+				err = fmt.Errorf("%w: append-only files of server and replicas: %d, not 1 and %d",
 					ErrReplicas, n, s.set.files-1)
 			}
 			errs = append(errs, err)
