@@ -114,7 +114,7 @@ func clusterReplicas(t *testing.T, c *cluster) {
 	var slots []redis.ClusterSlot
 	require.True(t, eventually(time.Minute, func() (ok bool) {
 		var err error
-		slots, err = client.ClusterSlots(t.Context()).Result()
+		slots, err = slotsOf(t, client)
 		return err == nil && len(slots[0].Nodes) == 2
 	}))
 	for _, node := range c.nodes {
@@ -143,7 +143,7 @@ func clusterReplicas(t *testing.T, c *cluster) {
 // confirmed by replicas.
 func reshard(t *testing.T, c *cluster) {
 	client := c.client(t)
-	slots, err := client.ClusterSlots(t.Context()).Result()
+	slots, err := slotsOf(t, client)
 	require.NoError(t, err)
 	// redis-cli moves the first slots of a node. These queues have shards in them.
 	const some = 60
@@ -197,10 +197,16 @@ func keySlot(t testing.TB, c redis.UniversalClient, queue string, shard int) int
 	return slot
 }
 
+// slotsOf returns which nodes have which slots.
+func slotsOf(t testing.TB, client *redis.ClusterClient) ([]redis.ClusterSlot, error) {
+	//lint:ignore SA1019 servers before Redis 7 have no CLUSTER SHARDS
+	return client.ClusterSlots(t.Context()).Result()
+}
+
 // creep moves a slot key by key, and has jobs added while each of two nodes has a part of it.
 func (c *cluster) creep(t testing.TB, l *load, slot int) {
 	t.Helper()
-	slots, err := c.client(t).ClusterSlots(t.Context()).Result()
+	slots, err := slotsOf(t, c.client(t))
 	require.NoError(t, err)
 	var from, to redis.ClusterNode
 	for _, s := range slots {

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -107,5 +106,3 @@ func sharedServer(t testing.TB) *server {
 func prefixOf(dir string) string {
 	return strings.NewReplacer("{", "", "}", "").Replace(filepath.ToSlash(dir))
 }
-
-func ctx(t testing.TB) context.Context { return t.Context() }

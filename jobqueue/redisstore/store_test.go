@@ -10,7 +10,6 @@ import (
 	"net"
 	"sort"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -275,9 +274,7 @@ func TestShards(t *testing.T) {
 
 // A listener notes what a watcher is told.
 type listener struct {
-	mu   sync.Mutex
-	told []time.Duration
-	ch   chan time.Duration
+	ch chan time.Duration
 }
 
 func listen(s *redisstore.Store) *listener {
