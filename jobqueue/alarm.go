@@ -11,7 +11,7 @@ import (
 // the alarm follows both clocks and rings by the first. If that was too early, a claim finds
 // nothing, and its answer sets the alarm again. A lock of its owner guards it.
 type alarm struct {
-	tw    *timingwheel.TimingWheel
+	c     *Client
 	ring  func()
 	timer timingwheel.Timer
 	wall  *timingwheel.Timer // follows the wall clock; nil if the timer fires soon
@@ -22,9 +22,9 @@ type alarm struct {
 // reads the wall clock.
 const soon = time.Minute
 
-func (a *alarm) init(tw *timingwheel.TimingWheel, ring func()) {
-	a.tw, a.ring = tw, ring
-	tw.Init(&a.timer, ring)
+func (a *alarm) init(c *Client, ring func()) {
+	a.c, a.ring = c, ring
+	c.tw.Init(&a.timer, ring)
 }
 
 // setLocked has the alarm ring so far from now, unless it rings earlier.
@@ -36,8 +36,8 @@ func (a *alarm) setLocked(now time.Time, in time.Duration) {
 	a.stopWallLocked()
 	a.next = at
 	a.timer.Reset(in)
-	if in > soon {
-		a.wall = a.tw.AtFunc(at.Round(0), func() {
+	if in > soon && !a.c.set.steady {
+		a.wall = a.c.tw.AtFunc(at.Round(0), func() {
 			if a.timer.Stop() {
 				a.ring()
 			}

@@ -79,3 +79,26 @@ func TestTheWallClockIsStepped(t *testing.T) {
 		}
 	}
 }
+
+// TestYearsPassInABubble waits for a job of ten years. A wake-up for each of its minutes would take
+// minutes of real time.
+func TestYearsPassInABubble(t *testing.T) {
+	began := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		c := NewMemory(quiet)
+		start, delivered := time.Now(), time.Duration(0)
+		_, err := c.Add(t.Context(), "q", nil, At(start.AddDate(10, 0, 0)))
+		require.NoError(t, err)
+		c.Handle("q", func(context.Context, *Job) error {
+			delivered = time.Since(start)
+			return nil
+		})
+		stop := running(t, c)
+		time.Sleep(20 * 365 * 24 * time.Hour)
+		synctest.Wait()
+		require.Equal(t, start.AddDate(10, 0, 0).Sub(start), delivered)
+		stop()
+		require.NoError(t, c.Close())
+	})
+	require.Less(t, time.Since(began), 5*time.Second)
+}

@@ -69,7 +69,7 @@ type dispatcher struct {
 func newDispatcher(c *Client, queue string, handler Handler, opts handleOptions) *dispatcher {
 	counts := &c.of(queue).counters
 	d := &dispatcher{c: c, queue: queue, counts: counts, handler: handler, opts: opts}
-	d.due.init(c.tw, d.ring)
+	d.due.init(c, d.ring)
 	c.tw.Init(&d.flush, d.help)
 	c.tw.Init(&d.beat, d.extend)
 	return d

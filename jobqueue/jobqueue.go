@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -76,8 +77,14 @@ func New(s store.Store, opts ...Option) *Client {
 
 // NewMemory returns a Client of a new store in memory, for tests and for jobs that may end with the
 // process. Inside a testing/synctest bubble it follows the bubble's clock, and jobs are handed over
-// at their exact instants.
-func NewMemory(opts ...Option) *Client { return New(memory.New(), opts...) }
+// at their exact instants. Its instants do not follow a wall clock that is stepped.
+func NewMemory(opts ...Option) *Client {
+	return New(memory.New(), append(slices.Clip(opts), withoutSteps)...)
+}
+
+// withoutSteps is for a store that does not follow a step of the wall clock: its client need not
+// look for one. In a bubble, where years pass in a test, that would be a wake-up for each minute.
+func withoutSteps(s *settings) { s.steady = true }
 
 // tick returns the tick of the wheel. It is what rounding may add to a job's lateness. A quarter of
 // a millisecond is what a precise wake-up can make use of; finer ticks take more wake-ups. A
@@ -119,6 +126,7 @@ type settings struct {
 	handle  []HandleOption
 
 	syncEvery time.Duration // for Open; 0 for always
+	steady    bool          // for NewMemory: no alarm follows the wall clock
 }
 
 func defaultSettings() settings {

@@ -145,7 +145,7 @@ type gate struct {
 	waiting []chan struct{} // closed to let one through; the first came first
 }
 
-func (g *gate) init(c *Client) { g.due.init(c.tw, g.open) }
+func (g *gate) init(c *Client) { g.due.init(c, g.open) }
 
 // look returns the version that wait is to be given.
 func (g *gate) look() uint64 {
