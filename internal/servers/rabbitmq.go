@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -28,8 +27,7 @@ type RabbitMQ struct {
 	distPort int
 	epmdPort int
 	epmd     *exec.Cmd // the name server of Erlang, which would otherwise outlive RabbitMQ
-	server   *exec.Cmd
-	ended    chan error
+	process
 }
 
 // FindRabbitMQ returns where RabbitMQ is installed.
@@ -69,10 +67,9 @@ func (r *RabbitMQ) Start() error {
 		return err
 	}
 	defer out.Close()
-	r.server = exec.Command(r.program)
-	r.server.Stdout, r.server.Stderr = out, out
-	r.server.SysProcAttr = endWithParent()
-	r.server.Env = append(r.environment(),
+	cmd := exec.Command(r.program)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = append(r.environment(),
 		"RUNNING_UNDER_SYSTEMD=1", // no shell in between, so that signals reach the server
 		"RABBITMQ_NODE_IP_ADDRESS=127.0.0.1",
 		"RABBITMQ_NODE_PORT="+strconv.Itoa(r.port),
@@ -84,11 +81,9 @@ func (r *RabbitMQ) Start() error {
 		"RABBITMQ_PID_FILE="+r.file("pid"),
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 -kernel inet_dist_use_interface {127,0,0,1}",
 	)
-	if err := r.server.Start(); err != nil {
+	if err := r.process.start(cmd); err != nil {
 		return err
 	}
-	r.ended = make(chan error, 1)
-	go func(cmd *exec.Cmd, ended chan error) { ended <- cmd.Wait() }(r.server, r.ended)
 	for late := time.After(bootTime); ; {
 		if conn, err := net.Dial("tcp", address(r.port)); err == nil {
 			return conn.Close()
@@ -129,26 +124,9 @@ func (r *RabbitMQ) environment() []string {
 
 func (r *RabbitMQ) file(name string) string { return filepath.Join(r.folder, name) }
 
-// Stop stops the server in good order and waits until it has ended.
-func (r *RabbitMQ) Stop() { r.end(syscall.SIGTERM) }
-
-// Kill ends the server as kill -9 does.
-func (r *RabbitMQ) Kill() { r.end(syscall.SIGKILL) }
-
-func (r *RabbitMQ) end(signal os.Signal) {
-	r.server.Process.Signal(signal)
-	r.ended <- <-r.ended // for another call
-}
-
-// Freeze has the server do nothing until Thaw, with its connections open.
-func (r *RabbitMQ) Freeze() error { return freeze(r.server.Process) }
-
-// Thaw ends Freeze.
-func (r *RabbitMQ) Thaw() error { return thaw(r.server.Process) }
-
 // Close ends everything.
 func (r *RabbitMQ) Close() {
-	if r.server != nil && r.ended != nil {
+	if r.ended != nil {
 		r.Kill()
 	}
 	r.epmd.Process.Kill()

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"time"
 )
 
@@ -25,8 +24,7 @@ type Redis struct {
 	folder  string
 	program string
 	args    []string
-	process *exec.Cmd
-	ended   chan error
+	process
 }
 
 // FindRedis returns where redis-server is installed.
@@ -98,14 +96,11 @@ func (r *Redis) Start() error {
 	if err != nil {
 		return err
 	}
-	r.process = exec.Command(r.program, r.args...)
-	r.process.Stdout, r.process.Stderr = out, out
-	r.process.SysProcAttr = endWithParent()
-	if err := r.process.Start(); err != nil {
+	cmd := exec.Command(r.program, r.args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := r.process.start(cmd); err != nil {
 		return err
 	}
-	r.ended = make(chan error, 1)
-	go func(cmd *exec.Cmd, ended chan error) { ended <- cmd.Wait() }(r.process, r.ended)
 	// Another program may have taken the port, so a connection proves nothing.
 	for late := time.After(bootTime); ; {
 		text, err := os.ReadFile(output)
@@ -133,23 +128,6 @@ func (r *Redis) Output() string {
 	text, _ := os.ReadFile(filepath.Join(r.folder, "output"))
 	return string(text)
 }
-
-// Stop stops the server in good order and waits until it has ended.
-func (r *Redis) Stop() { r.end(syscall.SIGTERM) }
-
-// Kill ends the server as kill -9 does. It may be called twice.
-func (r *Redis) Kill() { r.end(syscall.SIGKILL) }
-
-func (r *Redis) end(signal os.Signal) {
-	r.process.Process.Signal(signal)
-	r.ended <- <-r.ended // for another call
-}
-
-// Freeze has the server do nothing until Thaw, with its connections open.
-func (r *Redis) Freeze() error { return freeze(r.process.Process) }
-
-// Thaw ends Freeze.
-func (r *Redis) Thaw() error { return thaw(r.process.Process) }
 
 // Close ends the server.
 func (r *Redis) Close() {

@@ -36,8 +36,8 @@ type Store struct {
 	users   sync.WaitGroup // calls and goroutines that use the client; added to with mu locked
 
 	ready  atomic.Bool // the server was checked and shards is set
-	check  sync.Mutex
-	shards int
+	check  sync.Mutex  // held while the server is checked
+	shards int         // written with check locked, read once ready is set
 
 	numbers atomic.Uint64 // of calls
 	low     atomic.Uint32 // the low half of the last ID of a job with a key
@@ -45,7 +45,7 @@ type Store struct {
 	known   sync.Map      // the names that are in the set of queues
 	health  health
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows
 	closed bool
 	watch  func(queue string, in time.Duration)
 	lanes  []int // free ones
